@@ -13,13 +13,14 @@ import re
 import shlex
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 from typing import Any
 
 from playbook_supervisor import __version__
+from playbook_supervisor.agents.acp_calls import CANCELLED, allows, as_tool, chosen, words_of
 from playbook_supervisor.agents.conversation import (
     Client,
     Exchange,
@@ -56,6 +57,7 @@ from playbook_supervisor.agents.verdicts import (
     of_words,
 )
 from playbook_supervisor.errors import ArgumentError
+from playbook_supervisor.formats.fields import json_object
 from playbook_supervisor.formats.sanitize import first_line, one_line, printable, some
 from playbook_supervisor.kernel.directives import Failure
 from playbook_supervisor.project.settings.config import AgentSettings, Config
@@ -66,29 +68,18 @@ SILENCE = 1800.0
 """Seconds after which an agent that says nothing is ended, unless the step sets another limit: some
 never end by themselves when the model's answer breaks off."""
 _ADVERTISING = 20.0  # seconds in which an agent names its commands
+_MORE = 3.0  # and in which it names more of them
 _LINGERS = 3.0  # seconds in which it ends by itself, once its input is closed
 _AUTH_REQUIRED = -32000
-_TOOLS = {
-    "read": "Read",
-    "search": "Grep",
-    "edit": "Edit",
-    "delete": "Edit",
-    "move": "Edit",
-    "execute": "Bash",
-    "fetch": "WebFetch",
-}
-"""The kind of a call → the tool of Claude Code in whose terms rules speak of it."""
 _ENDS = {
     "max_tokens": ("PB-AGENT-OUTPUT", "an answer of the model reached the limit on its length"),
     "refusal": ("PB-AGENT-REFUSED", "the model refused the request"),
 }
-_PATHS = ("file_path", "filePath", "path", "fileName", "abs_path")
 _STATUS_KEYS = ("statusCode", "status", "httpStatusCode", "http_status", "code")
 _MAX_COST = 1e9  # dollars; a higher cost is not plausible and is ignored
-_SHOWN = "shown"  # among what is known of a call
+_LOGGED, _ASKED = "logged", "asked"  # what we note among what is known of a call
 _PAUSE = 0.5  # seconds before an answer that begins anew
 _MOST_BREAKS = 3
-_CONTENT = 2_000  # characters of a change that a person is shown
 
 
 def create(argument: str, config: Config, root: Path) -> AcpAgent:
@@ -289,19 +280,21 @@ class AcpExchange(RpcExchange):
             names = self._commands or ()
             return next((name for name in names if means(name, command)), "")
 
-        timer = threading.Timer(_ADVERTISING, lambda: self._missing(command))
-        timer.daemon = True
-        timer.start()
+        timers = [_in(_ADVERTISING, self._missing)]
+        yield lambda: self._commands is not None
+        timers.append(_in(_MORE, self._missing))
         yield lambda: bool(found())
-        timer.cancel()
+        for timer in timers:
+            timer.cancel()
         name = found()
         typed = name if name.startswith(("/", "$")) else f"/{name}"
         return f"{typed} {self._call.args}".rstrip()
 
-    def _missing(self, command: str) -> None:
+    def _missing(self) -> None:
         known = f"; it offers {some(self._commands, 8, 300)}" if self._commands else ""
-        message = f"{self._name} offers no command {first_line(command)} here{known}"
-        self._fail("PB-AGENT-COMMAND", message)
+        message = f"{self._name} offers no command {first_line(self._call.command)} here{known}"
+        guidance = f"Install it where {self._name} looks for commands, or correct its name."
+        self.failure = failure("PB-AGENT-COMMAND", message, guidance=guidance)
         self.end()
 
     def cancel(self) -> None:
@@ -315,20 +308,31 @@ class AcpExchange(RpcExchange):
             raise unsupported(method)
         told = mapping(params, "toolCall")
         call = self._merged(told)
+        call[_ASKED] = True
         options = objects(params, "options")
-        tool, given = _as_tool(call)
+        if sum(map(allows, options)) > 1:
+            return self._answered(call, options)
+        tool, given = as_tool(call)
         decided = self._decisions.allow(
             tool, given, description=text(call, "title"), conversation=self._resumable
         )
         if decided is None:
             self.cancel()
-            return {"outcome": {"outcome": "cancelled"}}
-        wanted = ("allow_once", "allow_always") if decided else ("reject_once", "reject_always")
-        for kind in wanted:
-            for option in options:
-                if option.get("kind") == kind:
-                    return {"outcome": {"outcome": "selected", "optionId": option.get("optionId")}}
-        return {"outcome": {"outcome": "cancelled"}}
+            return CANCELLED
+        return chosen(options, "allow_once" if decided else "reject_once")
+
+    def _answered(self, call: Object, options: Sequence[Object]) -> Any:
+        """The person's choice among several that would be allowed: it is a question."""
+        labels = [{"label": text(each, "name")} for each in options if allows(each)]
+        given = {
+            "questions": [{"question": words_of(call) or text(call, "title"), "options": labels}]
+        }
+        answer = self._decisions.answer(given, self._resumable)
+        if answer is None:
+            self.cancel()
+            return CANCELLED
+        named = [each for each in options if allows(each) and text(each, "name") == answer]
+        return chosen(named or options, "allow_once" if named else "reject_once")
 
     @property
     def _resumable(self) -> str:
@@ -353,6 +357,7 @@ class AcpExchange(RpcExchange):
                 self._take_cost(mapping(update, "cost"))
 
     def _hear_words(self, words: str, update: Object) -> Iterator[str]:
+        self._add_tokens(mapping(update, "_meta", "usage"))
         if self._profile.remark and re.match(self._profile.remark, words):
             self._remark = words if words.startswith("Error") else self._remark
             yield from filter(str.strip, words.splitlines())
@@ -371,9 +376,12 @@ class AcpExchange(RpcExchange):
         call = self._merged(update)
         if not known:
             self.tool_calls, self.silent = self.tool_calls + 1, False
-        if text(call, "status") != "pending" and not call.get(_SHOWN):
-            call[_SHOWN] = True  # before, its input may not be known
-            yield described(*_as_tool(call), str(self._call.cwd))
+        if text(call, "status") != "pending" and not call.get(_LOGGED):
+            call[_LOGGED] = True  # before, its input may not be known
+            tool, given = as_tool(call)
+            yield described(tool, given, str(self._call.cwd))
+            if not call.get(_ASKED) and (failed := self._decisions.unasked(tool, given)):
+                self.failure = failed
 
     def _said(self) -> Iterator[str]:
         """Its message has ended: the last line of it, if that is not shown yet."""
@@ -381,11 +389,14 @@ class AcpExchange(RpcExchange):
             yield self._line
         self.said = self._message if self._message.strip() else self.said
         self._message = self._line = ""
+        self._answer = _Answer()
 
     def _merged(self, update: Object) -> dict[str, Any]:
         """What is known of the call so far: later messages tell only what is new."""
         call = self._calls.setdefault(text(update, "toolCallId"), {})
         call.update({key: value for key, value in update.items() if value not in (None, [], {})})
+        if "rawInput" not in call and (raw := json_object(words_of(update))):
+            call["rawInput"] = raw
         return call
 
     def hear(self, line: str) -> Iterator[str]:
@@ -398,13 +409,13 @@ class AcpExchange(RpcExchange):
         if isinstance(amount, int | float) and 0 <= amount < _MAX_COST:
             self.usage.cost_usd = round(float(amount), 6)
 
-    def _take_tokens(self, usage: Object) -> None:
+    def _add_tokens(self, usage: Object) -> None:
         counts = {key: value for key, value in usage.items() if type(value) is int and value >= 0}
         read = sum(counts.get(key, 0) for key in ("inputTokens", "cachedReadTokens"))
         written = counts.get("outputTokens", 0)
-        self._told_tokens = bool(read or written)
-        if self._told_tokens and self._profile.usage != "last":
-            self.usage.input_tokens, self.usage.output_tokens = read, written
+        self._told_tokens = self._told_tokens or bool(read or written)
+        if (read or written) and self._profile.usage != "last":
+            self.usage.add(Usage(input_tokens=read, output_tokens=written))
 
     # ── its end ─────────────────────────────────────────────────────────────────────────────
 
@@ -412,7 +423,9 @@ class AcpExchange(RpcExchange):
         self.failure = failure(code, message)
 
     def verdict(self) -> Verdict | None:
-        self._take_tokens(mapping(self._result, "usage"))
+        if usage := mapping(self._result, "usage"):
+            self.usage.input_tokens = self.usage.output_tokens = None  # it is the sum
+            self._add_tokens(usage)
         if self.error is not None:
             return of_error(self._name, self.error)
         stop = text(self._result, "stopReason")
@@ -426,13 +439,20 @@ class AcpExchange(RpcExchange):
             message = f"{self._name} ended before its work was done ({first_line(stop, 60)})"
             return Verdict(failure("PB-AGENT-ENDED", message))
         if self._remark:
-            return of_words(self._name, _words(self._remark))
+            return of_words(self._name, _words(self._remark.removeprefix("Error: ")))
         reason = _words(self.errors)
         if self._profile.tells_usage and not self._told_tokens:
             return of_words(self._name, reason or f"{self._name} used no tokens")
         if self.silent and not self._told_tokens:
             return empty(self._name, reason)
         return Verdict()
+
+
+def _in(seconds: float, act: Callable[[], None]) -> threading.Timer:
+    timer = threading.Timer(seconds, act)
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
 @dataclass(slots=True)
@@ -447,7 +467,7 @@ class _Answer:
     def broke_off(self, id_: str, words: str) -> bool:
         """Take the next words; true if they have begun anew too often, each time after a pause."""
         now = time.monotonic()
-        if not id_ or id_ != self.id:
+        if not self.first or id_ != self.id:
             self.id, self.first, self.again = id_, words, 0
         elif words == self.first and now - self.heard > _PAUSE:
             self.again += 1
@@ -457,11 +477,12 @@ class _Answer:
 
 def of_error(name: str, error: RpcError) -> Verdict:
     """The verdict on an error with which a request of ours was answered."""
-    status = _status(error.data) or named_status(error.message)
+    data = mapping(error.data, "data")
+    status = _status(data) or named_status(error.message)
     if not status and error.code == _AUTH_REQUIRED:
         status = min(NOT_LOGGED_IN)
     words = error.message.removeprefix("Internal error").lstrip(": ")
-    return of_words(name, _words(_innermost(error.data) or words or error.message), status)
+    return of_words(name, _words(_innermost(data) or words or error.message), status)
 
 
 def _words(text: str) -> str:
@@ -492,35 +513,3 @@ def _values(option: Object) -> list[Object]:
     found = objects(option, "options")
     grouped = [inner for each in found for inner in objects(each, "options")]
     return [*found, *grouped]
-
-
-def _as_tool(call: Object) -> tuple[str, dict[str, Any]]:
-    """The call in the terms of Claude Code's tools: `Bash`, {"command": "npm test"}.
-
-    What the agent does not tell is taken from what it shows: the title, and the places.
-    """
-    tool = _TOOLS.get(text(call, "kind"), "")
-    raw, title = mapping(call, "rawInput"), text(call, "title")
-    if not tool and objects(call, "locations"):
-        tool = "Read"  # of a place that needs a permission of its own
-    if tool == "Bash":
-        return tool, {"command": _command(raw) or title.strip("`")}
-    changes = [each for each in objects(call, "content") if each.get("type") == "diff"]
-    if tool in ("Edit", "Read", "Grep"):
-        paths = [text(each, "path") for each in (*objects(call, "locations"), *changes)]
-        path = next(filter(None, [*paths, *(text(raw, key) for key in _PATHS)]), "")
-        new = text(changes[0], "newText") if changes else ""
-        return tool, {"file_path": path} | ({"content": new[:_CONTENT]} if new else {})
-    if tool == "WebFetch":
-        return tool, {"url": text(raw, "url") or title}
-    return first_line(title, 100) or "an unknown tool", dict(raw)
-
-
-def _command(raw: Object) -> str:
-    """The command line, without the shell that some agents put before it."""
-    command = next((raw[key] for key in ("command", "cmd", "script") if raw.get(key)), "")
-    if isinstance(command, list) and all(isinstance(word, str) for word in command):
-        if len(command) == 3 and command[1] in ("-c", "-lc"):
-            return str(command[2])
-        return shlex.join(command)
-    return command if isinstance(command, str) else ""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from playbook_supervisor.agents.protocol import Call
-from playbook_supervisor.agents.requests import Asker, permission
+from playbook_supervisor.agents.requests import QUESTION_TOOL, Asker, answers, permission, question
 from playbook_supervisor.agents.rulings import ruling
 from playbook_supervisor.agents.tool_calls import described, rules_for
 from playbook_supervisor.agents.verdicts import failure, line_to_add
@@ -19,6 +19,7 @@ from playbook_supervisor.kernel.directives import Failure
 _MOST_TURNS = 5  # turns that follow refusals by rules alone: an agent may ask again and again
 _REFUSED = "This call was not permitted: {call}. Do not repeat it; go on without it."
 _DENIED = "A person has denied this call: {call}. Do not repeat it; go on without it."
+_LIMITED = "See what it did (`git status`), and let an agent do this step that asks before it acts."
 _SAID = "A person has denied this call: {call}. They said: {words}"
 
 
@@ -77,6 +78,32 @@ class Decisions:
             rules = list(rules_for(tool, given, str(self._call.cwd)))
             self._always += rules if len(rules) == 1 else []
         return True
+
+    def answer(self, given: Mapping[str, Any], conversation: str) -> str | None:
+        """The answer to the question of a call of `AskUserQuestion`: a label, or other words.
+
+        Empty if there is no person to ask, None if one is to answer later. May block.
+        """
+        if self._call.ask is None:
+            self._unruled.append((QUESTION_TOOL, given))
+            return ""
+        asked = question(self._call, given, who=self._who, conversation=conversation)
+        reply = self._asker.reply(asked)
+        if reply is None:
+            return None
+        answer = next(iter(answers(given, reply.text).values()), "")
+        labels = [each["label"] for each in given["questions"][0]["options"]]
+        if answer not in labels:
+            self._told.append(f"You asked: {asked.shape['subject']} The person said: {answer}")
+        return answer
+
+    def unasked(self, tool: str, given: Mapping[str, Any]) -> Failure | None:
+        """The failure if a call that the agent makes without asking changes what it may not."""
+        if tool not in ("Edit", "Bash") or ruling(self._call, (), tool, given) != "deny":
+            return None
+        shown = described(tool, given, str(self._call.cwd))
+        said = f"{self._who} did what this step may not do, without asking: {shown}"
+        return failure("PB-AGENT-PERMISSION", said, guidance=_LIMITED, lasts=True)
 
     def words(self) -> list[str]:
         """What the agent is told about the refusals of a turn that has ended: many stop there.

@@ -32,7 +32,7 @@ class Profile:
     usage: Literal["all", "last", "unknown"] = "unknown"
     tells_usage: bool = False
     remark: str = ""
-    asks: Literal["all", "outside", "nothing"] = "all"
+    asks: Literal["all", "commands", "nothing"] = "all"
     install: str = ""
     hosts: tuple[str, ...] = ()
     state: tuple[str, ...] = ()
@@ -83,10 +83,19 @@ PROFILES: Mapping[str, Profile] = {
         acp=("--acp",),
         layout="qwen",
         mode="default",
+        usage="all",
+        state=(".qwen/projects", ".qwen/tmp"),
         install="npm install -g @qwen-code/qwen-code",
     ),
     "kimi": Profile(
-        program="kimi", acp=("acp",), layout="kimi", install="npm install -g @moonshot-ai/kimi-code"
+        program="kimi",
+        acp=("acp",),
+        layout="kimi",
+        mode="default",
+        asks="commands",
+        install="npm install -g @moonshot-ai/kimi-code",
+        hosts=("api.kimi.com", "api.moonshot.ai", "api.moonshot.cn"),
+        state=(".kimi-code/sessions",),
     ),
     "vibe": Profile(
         program="vibe-acp",

@@ -26,7 +26,8 @@ _ALIKE = (
 )
 """Tools that one kind of an agent's calls stands for, and that one rule covers."""
 _HARMLESS = r"[0-9]?>(?:&[0-9]|\s?/dev/null)(?=\s|$)"
-_OPAQUE = r"[`<>]|\$\("  # substitutions and redirections: no rule knows what they do
+_REDIRECTED = r"[0-9&]?(>>?|<)\s*([\w./-]+)(?=[\s;&|]|$)"
+_OPAQUE = r"[`<>]|\$\("  # what no rule knows: substitutions, and redirections that remain
 _LONGEST = 2_000  # characters of a command line that rules are applied to
 _NEVER = frozenset({".git"})
 """Folders that no agent may change without a decision: what is in them runs as programs."""
@@ -50,8 +51,17 @@ def ruling(call: Call, allowed: Iterable[str], tool: str, given: Mapping[str, An
         line = _text(given, "command")
         plain = [{"command": " ".join(words)} for words in simple_commands(line)]
         covered = (any(matches(rule, tool, each, root) for rule in rules) for each in plain)
-        return "allow" if plain and _is_clear(line) and all(covered) else "ask"
+        files = (_redirection(call, allowed, *each) for each in re.findall(_REDIRECTED, line))
+        clear = _is_clear(re.sub(_REDIRECTED, "", re.sub(_HARMLESS, "", line)))
+        return "allow" if plain and clear and all(covered) and all(files) else "ask"
     return "allow" if _is_inside(tool, given, root) else "ask"
+
+
+def _redirection(call: Call, allowed: Iterable[str], sign: str, file: str) -> bool:
+    if file == "/dev/null":
+        return True
+    tool = "Read" if sign == "<" else "Write"
+    return ruling(call, allowed, tool, {"file_path": file}) == "allow"
 
 
 def matches(
@@ -91,11 +101,12 @@ def _is_clear(line: str) -> bool:
         shlex.split(line)
     except ValueError:  # an open quote
         return False
-    return len(line) <= _LONGEST and not re.search(_OPAQUE, re.sub(_HARMLESS, "", line))
+    return len(line) <= _LONGEST and not re.search(_OPAQUE, line)
 
 
 def _is_simple(line: str) -> bool:
-    return _is_clear(line) and len(list(simple_commands(line))) == 1
+    plain = re.sub(_HARMLESS, "", line)
+    return _is_clear(plain) and len(list(simple_commands(plain))) == 1
 
 
 def _fits(pattern: str, command: str) -> bool:

@@ -27,9 +27,12 @@ NOT_LOGGED_IN = frozenset({401, 403})
 TOO_MANY = 429
 _TRANSIENT = frozenset({408, 409})
 """HTTP statuses that may not recur, as all from 500 on."""
-_STATUS = r"\b[Ee]rror: (\d{3})\b|\bHTTP (\d{3})\b"
+_STATUS = r"\b[Ee]rror: (\d{3})\b|\bHTTP (\d{3})\b|\A(\d{3}) [A-Z]"
 """An HTTP status in a text of a client."""
-_LOST = r"(?i)unexpected EOF|disconnected|connection (?:error|reset|closed)|ECONN|fetch failed"
+_LOST = (
+    r"(?i)unexpected EOF|disconnected|connection (?:error|reset|closed)|ECONN|fetch failed"
+    r"|^terminated$"
+)
 """The connection to the model's server broke off."""
 _USAGE_LIMIT = r"usage.?limit|quota|insufficient.?(?:funds|balance|credits)"
 _MAX_RULES = 6  # rules in the suggested line
@@ -68,7 +71,8 @@ def of_status(name: str, status: int, text: str, *, lost: bool = False) -> Verdi
     """
     if status in NOT_LOGGED_IN:
         message = with_reason(f"{name} is not logged in", text)
-        return Verdict(failure("PB-AGENT-LOGIN", message))
+        cure = "" if name == "claude" else f"Log in to {name}, or correct its API key."
+        return Verdict(failure("PB-AGENT-LOGIN", message, guidance=cure))
     if status == TOO_MANY and not lost:
         message = with_reason("the model's server limits the rate of requests", text)
         return Verdict(failure("PB-AGENT-RATE", message), transient=True)

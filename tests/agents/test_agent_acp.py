@@ -95,6 +95,7 @@ def test_a_command_that_the_agent_does_not_offer_is_never_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(acp, "_ADVERTISING", 0.5)
+    monkeypatch.setattr(acp, "_MORE", 0.1)
     call = call_for("speckit.nothing", tmp_path)
     for options in ((), ("--bare",)):
         error = error_of(scripted(tmp_path, *options), call)
