@@ -24,7 +24,6 @@ _TOOLS = {
 }
 """The kind of a call → the tool of Claude Code in whose terms rules speak of it."""
 _PATHS = ("file_path", "filePath", "path", "fileName", "abs_path")
-_CONTENT = 2_000  # characters of a change that a person is shown
 CANCELLED = {"outcome": {"outcome": "cancelled"}}
 
 
@@ -41,13 +40,15 @@ def as_tool(call: Object) -> tuple[str, dict[str, Any]]:
         return tool, {"command": _command(raw) or title.strip("`")}
     changes = [each for each in objects(call, "content") if each.get("type") == "diff"]
     if tool in ("Edit", "Read", "Grep"):
-        paths = [text(each, "path") for each in (*objects(call, "locations"), *changes)]
-        path = next(filter(None, [*paths, *(text(raw, key) for key in _PATHS)]), "")
-        new = text(changes[0], "newText") if changes else ""
-        return tool, {"file_path": path} | ({"content": new[:_CONTENT]} if new else {})
+        named = [text(each, "path") for each in (*objects(call, "locations"), *changes)]
+        paths = list(filter(None, dict.fromkeys([*named, *(text(raw, key) for key in _PATHS)])))
+        new = "\n".join(text(each, "newText") for each in changes)
+        several = {"paths": paths} if len(paths) > 1 else {}
+        return tool, {"file_path": (*paths, "")[0], **several} | ({"content": new} if new else {})
     if tool == "WebFetch":
         return tool, {"url": text(raw, "url") or title}
-    return first_line(title, 100) or "an unknown tool", dict(raw)
+    unknown = {"description": words_of(call) or title, "call": text(call, "toolCallId")}
+    return first_line(title, 100) or "an unknown tool", dict(raw) or unknown
 
 
 def words_of(call: Object) -> str:
@@ -58,6 +59,7 @@ def words_of(call: Object) -> str:
 
 
 def allows(option: Object) -> bool:
+    """True if the choice lets the call be made, this once."""
     return option.get("kind") == "allow_once"
 
 

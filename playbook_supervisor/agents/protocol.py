@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 from playbook_supervisor.errors import CODES, PlaybookError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Failure, Outcome
+from playbook_supervisor.project.command_layouts import LAYOUTS
 from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.isolation.sandbox import Sandbox
@@ -154,7 +155,7 @@ class Running:
 class Agent(Protocol):
     """The contract of a plugin, which `playbook_supervisor.testing` checks.
 
-    Optional attributes describe it further: `keeps_budgets`, `reads_claude_commands`, `asks`, and
+    Optional attributes describe it further: `keeps_budgets`, `command_layout`, `asks`, and
     `can_continue(call)`.
     """
 
@@ -174,9 +175,13 @@ def keeps_budgets(agent: Agent) -> bool:
     return getattr(agent, "keeps_budgets", False) is True
 
 
-def reads_claude_commands(agent: Agent) -> bool:
-    """True if its slash commands are Claude Code's files, so that a missing one is seen at once."""
-    return getattr(agent, "reads_claude_commands", False) is True
+def command_layout(agent: Agent) -> str:
+    """Whose folders its slash commands are read from, a key of `command_layouts.LAYOUTS`.
+
+    So a missing one is seen at once. Empty if that is not known.
+    """
+    layout = getattr(agent, "command_layout", "")
+    return layout if isinstance(layout, str) and layout in LAYOUTS else ""
 
 
 def asks(agent: Agent) -> bool:

@@ -8,14 +8,16 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
+from shutil import which
 from typing import TYPE_CHECKING, Any
 
 from playbook_supervisor import plugins
 from playbook_supervisor.agents.exec import ExecAgent
 from playbook_supervisor.agents.profiles import PROFILES, Profile
-from playbook_supervisor.agents.protocol import Agent, Factory, resolve_path
+from playbook_supervisor.agents.protocol import Agent, Factory, command_layout, resolve_path
 from playbook_supervisor.errors import AgentError, ArgumentError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line, printable, suggestion
+from playbook_supervisor.project.command_layouts import CLAUDE
 from playbook_supervisor.project.settings.config import AgentSettings, Config
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ BUILT_IN: dict[str, str] = {
 }
 """Name → its factory, imported when it is chosen."""
 
+_WITH_ARGUMENT = ("acp", "exec", "script")
 DEFAULT = "claude"  # the agent that is tried first where none is named
 
 
@@ -67,9 +70,45 @@ def kind_of(spec: str, config: Config) -> str:
     return settings.profile or spec.partition(":")[0]
 
 
+def names(config: Config) -> tuple[str, ...]:
+    """The names by which a step can name its agent here."""
+    built_in = (name for name in BUILT_IN if name not in _WITH_ARGUMENT)
+    others = {*PROFILES, *config.agents, *plugins.offered(plugins.AGENTS)}
+    return tuple(dict.fromkeys((*built_in, *sorted(others))))
+
+
+def on_this_machine() -> dict[str, str]:
+    """The known agents whose program is on PATH, Claude Code first: name → program."""
+    programs = {DEFAULT: DEFAULT, **{name: each.program for name, each in PROFILES.items()}}
+    return {name: program for name, program in programs.items() if which(program)}
+
+
 def is_default(spec: str) -> bool:
     """True if a config's `agent` selects Claude Code, by name or by selecting none."""
     return spec in ("", DEFAULT)
+
+
+def profile_of(spec: str, config: Config) -> Profile | None:
+    """That of a known agent, by what `--agent` takes; None for Claude Code and all others."""
+    settings = config.agents.get(spec)
+    return PROFILES.get(settings.profile if settings else spec.removeprefix("acp:"))
+
+
+def layout_of(spec: str, config: Config, root: Path) -> str:
+    """The `command_layout` of the agent that a value of `--agent` means, available or not.
+
+    An empty `spec` means Claude Code; an empty layout, that it is not known.
+    """
+    if is_default(spec):
+        return CLAUDE
+    if profile := profile_of(spec, config):
+        return profile.layout
+    if spec in config.agents or spec.partition(":")[0] not in plugins.offered(plugins.AGENTS):
+        return ""
+    try:
+        return command_layout(_create(spec, config, root))
+    except PlaybookError:  # said where the agent is chosen
+        return ""
 
 
 def with_portable_path(spec: str, root: Path) -> str:

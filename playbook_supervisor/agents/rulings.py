@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,13 +33,16 @@ _NEVER = frozenset({".git"})
 """Folders that no agent may change without a decision: what is in them runs as programs."""
 
 
-def ruling(call: Call, allowed: Iterable[str], tool: str, given: Mapping[str, Any]) -> Ruling:
+def ruling(call: Call, allowed: Sequence[str], tool: str, given: Mapping[str, Any]) -> Ruling:
     """Whether the call may be made; `allowed` are the rules of the settings.
 
     What a step's `tools` leave out and what is forbidden is denied. Reading and editing in the
-    repository needs no rule, but for git's own files.
+    repository needs no rule, but for git's own files. `paths` are all those of a call with several.
     """
     root = str(call.cwd)
+    if several := given.get("paths"):
+        each = {ruling(call, allowed, tool, {"file_path": path}) for path in several}
+        return "deny" if "deny" in each else "allow" if each == {"allow"} else "ask"
     if call.tools is not None and not any(_is(_tool(rule), tool) for rule in call.tools):
         return "deny"
     if any(matches(rule, tool, given, root, any_part=True) for rule in call.forbidden_rules):
@@ -57,7 +60,7 @@ def ruling(call: Call, allowed: Iterable[str], tool: str, given: Mapping[str, An
     return "allow" if _is_inside(tool, given, root) else "ask"
 
 
-def _redirection(call: Call, allowed: Iterable[str], sign: str, file: str) -> bool:
+def _redirection(call: Call, allowed: Sequence[str], sign: str, file: str) -> bool:
     if file == "/dev/null":
         return True
     tool = "Read" if sign == "<" else "Write"

@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
@@ -19,10 +20,13 @@ from typing import Literal
 from playbook_supervisor import __version__
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.claude.headless import TESTED
+from playbook_supervisor.agents.profiles import Profile
+from playbook_supervisor.agents.protocol import asks
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving.preflight import asks_forge, without_forge
 from playbook_supervisor.commands.install import update
-from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
+from playbook_supervisor.commands.install.command_forms import command_file
+from playbook_supervisor.commands.install.shipped import COMMANDS
 from playbook_supervisor.commands.install.survey import foreign_commands
 from playbook_supervisor.commands.isolation_report import SWITCH_ON
 from playbook_supervisor.drivers import url_notices
@@ -37,12 +41,14 @@ from playbook_supervisor.drivers.step_kinds import Site, findings
 from playbook_supervisor.errors import CODES, CheckError, PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.formats.versions import is_newer
+from playbook_supervisor.kernel.model import SLASH
 from playbook_supervisor.project.conditions.conditions import checks
 from playbook_supervisor.project.install_record import read_installation
 from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.playbooks.step_needs import running
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.project.settings.checks import CLI
+from playbook_supervisor.project.slash_commands import index_of
 from playbook_supervisor.sessions.store import session_changes
 from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
 from playbook_supervisor.system.git import checkout
@@ -53,6 +59,14 @@ _TIMEOUT = 30.0  # seconds for each program that is run
 _INSTALL = "Install it: uv tool install playbook-supervisor."
 _NO_SHELL_LINES = "2.1.331"  # the last client without the event PreSkillShellCommand
 _UNSEEN = "no hook of ours sees the shell lines in a command's text"
+
+
+_UNASKED = {
+    "nothing": "asks no one: a call that needs a permission is not put to you",
+    "commands": "asks before commands alone: other calls are not put to you",
+    "outside": "asks before what its sandbox forbids: other calls are not put to you",
+}
+"""By what an agent's profile says that it asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +103,11 @@ def examine(cwd: Path | None = None, *, home: Path | None = None) -> Iterator[Di
     yield from _notify(here)
     yield from _checked("checks", _named_checks, here)
     yield from _checked("playbooks", _playbooks, here)
+    yield from _checked("slash commands", _slash_commands, here)
     yield from _checked("sessions", _sessions, here)
     yield from _checked("forge", _forge, here)
     yield from _checked("claude", _client, here)
+    yield from _checked("agents", _agents, here)
 
 
 def _checked(
@@ -143,6 +159,8 @@ def _program(root: Path) -> Diagnosis:
 
 def _client(here: checkout.Checkout) -> Iterator[Diagnosis]:
     path = which("claude")
+    if not path and not registry.is_default(config.load(here.root).agent):
+        return
     done = _completed(here.root, path, "--version") if path else None
     if done is None or done.returncode:
         cure = "Install it, or set another `agent` in .playbooks/config.yaml."
@@ -164,6 +182,49 @@ def _lacks_shell_lines(root: Path) -> bool:
     return settings.holds_ours(data) and not any(
         settings.command_of(data, event) for event in settings.OPTIONAL
     )
+
+
+def _agents(here: checkout.Checkout) -> Iterator[Diagnosis]:
+    """The agents on this machine, the one that a run takes, and those that put nothing to you."""
+    project, there = config.load(here.root), registry.on_this_machine()
+    others = ", ".join(there) or "none"
+    try:
+        taken = registry.choose("", project, here.root)
+    except PlaybookError as error:
+        state: Literal["wrong", "advice"] = "wrong" if project.agent else "advice"
+        found = f"{error.message}; known ones that are here: {others}"
+        yield Diagnosis("agents", state, found, error.guidance)
+        return
+    ours = {project.agent or taken.name: taken}
+    for name in project.agents:
+        with suppress(PlaybookError):  # a run that needs it says why it cannot be used
+            ours.setdefault(name, registry.choose(name, project, here.root))
+    programs = {name: registry.profile_of(name, project) for name in ours}
+    versions = [name + _version(here.root, each) for name, each in programs.items()]
+    found = f"`playbook run` takes {versions[0]} if no other is named"
+    found += f"; in the settings: {', '.join(versions[1:])}" if versions[1:] else ""
+    found += f"; known ones that are here: {others}"
+    unasked = [
+        f"{name} {_UNASKED[profile.asks if profile else 'nothing']}"
+        for name, profile in programs.items()
+        if (profile.asks != "all" if profile else not asks(ours[name]))
+    ]
+    if unasked:
+        found = "; ".join([found, *unasked])
+        cure = "Isolate it or use another agent, if you want to be asked: see docs/agents.md."
+        yield Diagnosis("agents", "advice", found, cure)
+    else:
+        yield Diagnosis("agents", "fine", found)
+
+
+def _version(root: Path, profile: Profile | None) -> str:
+    """What a known agent's program says of itself, in brackets; Claude Code's has a line."""
+    path = which(profile.program) if profile else ""
+    if not path:
+        return ""
+    done = _completed(root, path, "--version")
+    said = first_line(done.stdout or done.stderr, 60) if done and not done.returncode else ""
+    return f" ({said or 'its version is not known'})"
 
 
 # ── what is installed here ──────────────────────────────────────────────────────────────────
@@ -385,6 +446,24 @@ def _playbooks(here: checkout.Checkout) -> Iterator[Diagnosis]:
             where = f"{each.name}, step {step}" if step else each.name
             state: Literal["wrong", "advice"] = "wrong" if one.fatal else "advice"
             yield Diagnosis("playbooks", state, f"{where}: {one.error.message}", one.error.guidance)
+
+
+def _slash_commands(here: checkout.Checkout) -> Iterator[Diagnosis]:
+    """The agent of a run has the slash commands of the playbooks."""
+    project = config.load(here.root)
+    agent = project.agent or registry.DEFAULT
+    index = index_of(
+        here.root, home=Path.home(), layout=registry.layout_of(agent, project, here.root)
+    )
+    missing: dict[str, str] = {}
+    for each in library.playbooks(here.root) if index else ():
+        for _, step in () if each.problem else running(each.playbook):
+            if step.namespace == SLASH and index and index.resolve(step.command) is None:
+                missing.setdefault(step.command, f"{step.command} (for {each.name})")
+    if missing and index:
+        found = f"{', '.join(missing.values())}: not found {index.looked}"
+        cure = f"Install them for {first_line(agent, 60)}, or run with another agent."
+        yield Diagnosis("slash commands", "advice", found, cure)
 
 
 def _demanded(root: Path) -> Iterator[tuple[str, str]]:

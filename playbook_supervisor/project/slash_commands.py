@@ -1,8 +1,8 @@
 """Finds the slash commands that are installed, and their exact names.
 
-The client reads commands from `commands/` and `skills/` in the `.claude/` folders of the project
-and the user, and from plugins. It sends an unknown command to the model as text, so that a misspelt
-command is not an error there. Here it is.
+Each agent reads them from folders of its own, in the project and the home; Claude Code also from
+plugins. Most send an unknown command to the model as text, so that a misspelt command is not an
+error there. Here it is.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
+from playbook_supervisor.project.command_layouts import CLAUDE, LAYOUTS
 from playbook_supervisor.records import Record
 
 _BUILTIN_NAMES = """
@@ -44,10 +45,10 @@ _PLUGIN_DEPTH = 6
 class InstalledCommand(Record):
     """A command as it is installed.
 
-    `name` is the installed spelling (`/speckit-plan`), `file` what defines it (None for a
-    built-in). `closed`: models cannot call it (`disable-model-invocation`), so it does not run
-    inside the client. `hidden`: people cannot type it (`user-invocable: false`), so it does not run
-    headless.
+    `name` is the installed spelling, as a person types it (`/speckit-plan`, for Codex
+    `$speckit-plan`), `file` what defines it (None for a built-in). `closed`: models cannot call it
+    (`disable-model-invocation`), so it does not run inside the client. `hidden`: people cannot type
+    it (`user-invocable: false`), so it does not run headless.
     """
 
     name: str
@@ -70,37 +71,69 @@ def is_ours(text: bytes) -> bool:
     return re.search(_OURS, text) is not None
 
 
-class CommandIndex:
-    """The commands of one project and one user, read once; without `home` the project's alone."""
+def index_of(root: Path, *, home: Path | None, layout: str) -> CommandIndex | None:
+    """The commands of an agent with that `command_layout`.
 
-    def __init__(self, root: Path, *, home: Path | None) -> None:
+    None if it is not known where such an agent reads them: then no command is known to be missing.
+    """
+    return CommandIndex(root, home=home, layout=layout) if layout in LAYOUTS else None
+
+
+class CommandIndex:
+    """The commands of one project and one user for one agent, read once.
+
+    Without `home` they are the project's alone. `layout` is a key of `LAYOUTS`; use `index_of` for
+    one that may be unknown.
+    """
+
+    def __init__(self, root: Path, *, home: Path | None, layout: str = CLAUDE) -> None:
         self._root = root
         self._home = home
+        self._agent, self.layout = layout, LAYOUTS[layout]
         self._files: dict[str, str] = {}
         self._plugins: dict[str, str] | None = None
-        for folder in (root, home) if home else (root,):
-            for name, file in _in_folder(f"{folder}/.claude"):
+        places = [(root, self.layout.project)] + ([(home, self.layout.user)] if home else [])
+        for base, patterns in places:
+            for name, file in self._in_places(base, patterns):
                 self._files.setdefault(name, file)
+
+    @property
+    def looked(self) -> str:
+        """Where it looked, as messages say it."""
+        return f"where {self._agent} reads commands: {self.layout.folders}"
 
     def resolve(self, command: str) -> InstalledCommand | None:
         """As the function `resolve`; without an exact match, `.` and `-` are equivalent."""
         if not (match := re.match(_COMMAND, command)):
             return None
         wanted = match[1]
-        if wanted in BUILTINS:
+        if self._agent == CLAUDE and wanted in BUILTINS:
             return InstalledCommand(f"/{wanted}", None, closed=False, builtin=True)
         name = "" if ":" in wanted else self._spelling(wanted, self._files, self._skills)
         if not name and not (name := self._spelling(wanted, self._all(), _named(self._all()))):
             return None
         file = Path(self._files.get(name) or self._all()[name])
         head = _front_matter(file)
-        closed, hidden = (re.search(each, head) is not None for each in (_CLOSED, _HIDDEN))
-        return InstalledCommand(f"/{name}", file, closed, hidden=hidden)
+        closed = self._agent == CLAUDE and re.search(_CLOSED, head) is not None
+        hidden = self.layout.hides and re.search(_HIDDEN, head) is not None
+        return InstalledCommand(f"{self.layout.prefix}{name}", file, closed, hidden=hidden)
+
+    def _in_places(self, base: Path, patterns: Iterable[str]) -> Iterator[tuple[str, str]]:
+        for pattern in patterns:
+            for name, file in _files(f"{base}/{pattern}"):
+                if not pattern.endswith("/SKILL.md"):
+                    if self.layout.grouped or ":" not in name:
+                        yield name, file
+                elif self.layout.by_folder:
+                    yield name, file
+                else:
+                    own = re.search(_SKILL_NAME, _front_matter(file))
+                    yield own[2] if own else name, file
 
     def _all(self) -> dict[str, str]:
         if self._plugins is None:
-            folder = self._home and self._home / ".claude" / "plugins"
-            self._plugins = dict(_in_plugins(folder)) if folder else {}
+            home = self._home if self._agent == CLAUDE else None
+            self._plugins = dict(_in_plugins(home / ".claude" / "plugins")) if home else {}
         return {**self._plugins, **self._files}
 
     def _spelling(self, wanted: str, files: Mapping[str, str], skills: Mapping[str, str]) -> str:
@@ -120,7 +153,7 @@ class CommandIndex:
     def _preferred(self, wanted: str, spellings: list[str]) -> str:
         """The spelling in use: an upgrade of spec-kit leaves its old files behind."""
         if len(spellings) > 1 and wanted.startswith("speckit"):
-            separator = _separator(self._root)
+            separator = _separator(self._root, self._agent)
             live = re.sub(r"[.-]", lambda _: separator, wanted) if separator else ""
             if live in spellings:
                 return live
@@ -145,17 +178,35 @@ def _fold(name: str) -> str:
     return name.replace(".", "-")
 
 
-def _in_folder(folder: str | Path) -> Iterator[tuple[str, str]]:
-    for skill in _listed(f"{folder}/skills"):
-        if os.path.isfile(file := f"{folder}/skills/{skill}/SKILL.md"):
-            yield skill, file
-    commands = f"{folder}/commands"
-    for place, folders, files in os.walk(commands):
+def _files(pattern: str) -> Iterator[tuple[str, str]]:
+    """The files that match a pattern of a layout, with their names: `folder:name` in a folder."""
+    folder, _, form = pattern.rpartition("/N")
+    if form == "/SKILL.md":
+        deep = folder.endswith("/**")
+        yield from _skills(folder.removesuffix("/**"), deep=deep)
+        return
+    for place, folders, files in os.walk(folder):
         folders.sort()
-        inside = place[len(commands) :].split("/")[1:]
+        inside = place[len(folder) :].split("/")[1:]
         for file_name in sorted(files):
-            if file_name.endswith(".md"):
-                yield ":".join((*inside, file_name.removesuffix(".md"))), f"{place}/{file_name}"
+            if file_name.endswith(form):
+                yield ":".join((*inside, file_name.removesuffix(form))), f"{place}/{file_name}"
+
+
+def _skills(folder: str, *, deep: bool) -> Iterator[tuple[str, str]]:
+    for skill in _listed(folder):
+        if os.path.isfile(file := f"{folder}/{skill}/SKILL.md"):
+            yield skill, file
+    if deep:
+        for place, folders, _ in os.walk(folder):
+            folders.sort()
+            if place != folder:
+                yield from _skills(place, deep=False)
+
+
+def _in_folder(folder: Path) -> Iterator[tuple[str, str]]:
+    for form in ("skills/N/SKILL.md", "commands/N.md"):
+        yield from _files(f"{folder}/{form}")
 
 
 def _in_plugins(folder: Path) -> Iterator[tuple[str, str]]:
@@ -187,11 +238,11 @@ def _listed(folder: str) -> list[str]:
         return []
 
 
-def _separator(root: Path) -> str:
+def _separator(root: Path, agent: str) -> str:
     state = _read_object(root / ".specify" / "integration.json")
     settings = state.get("integration_settings")
-    claude = settings.get("claude") if isinstance(settings, dict) else None
-    for scope in (claude, state):
+    own = settings.get(agent) if isinstance(settings, dict) else None
+    for scope in (own, state):
         for key in ("invoke_separator", "separator"):
             if isinstance(scope, dict) and scope.get(key) in (".", "-"):
                 return str(scope[key])

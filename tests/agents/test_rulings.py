@@ -87,6 +87,15 @@ def test_what_is_forbidden_is_denied_whatever_allows_it(
     assert ruling(call_for("x", tmp_path), [tool], tool, given) == "allow"
 
 
+def test_a_call_with_several_files_needs_all_of_them_allowed(tmp_path: Path) -> None:
+    call = call_for("x", tmp_path)
+    inside = {"file_path": "a.py", "paths": ["a.py", "b.py"]}
+    assert ruling(call, [], "Edit", inside) == "allow"
+    assert ruling(call, [], "Edit", {**inside, "paths": ["a.py", "../b.py"]}) == "ask"
+    forbidden = replace(call, forbidden_rules=("Edit(b.py)",))
+    assert ruling(forbidden, [], "Edit", inside) == "deny"
+
+
 def test_a_step_with_tools_has_no_others(tmp_path: Path) -> None:
     call = replace(call_for("x", tmp_path), tools=("Read", "Bash(git diff *)"))
     assert ruling(call, [], "Edit", {"file_path": "a.py"}) == "deny"

@@ -72,7 +72,9 @@ class TestCheck:
         text = GATED.replace("/feature.pr", "/no.such")
         project.write(".playbooks/playbooks/other.yaml", text)
         inside = project.playbook("check", ".playbooks/playbooks/other.yaml")
-        assert "`/no.such` was not found in this project" in inside.out
+        assert (
+            "`/no.such` was not found where claude reads commands: .claude/skills, " in inside.out
+        )
         assert "the file is named `other`, but the playbook `gated`" in inside.out
         (tmp_path / "loose.yaml").write_text(text)
         outside = project.playbook("check", "loose.yaml", cwd=tmp_path)

@@ -88,7 +88,7 @@ class TestWhereAllIsFine:
         assert {each.state for each in findings.values()} == {"fine"}
         assert list(findings) == [
             *("git", "python", "playbook", "commands", "files", "hooks"),
-            *("walking away", "headless", "isolation", "forge", "claude"),
+            *("walking away", "headless", "isolation", "forge", "claude", "agents"),
         ]
 
     def test_it_says_what_is_there(self, clinic: Clinic) -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from playbook_supervisor.agents.profiles import PROFILES
+from playbook_supervisor.project.command_layouts import CLAUDE, LAYOUTS
 from playbook_supervisor.project.slash_commands import (
     BUILTINS,
     CommandIndex,
     InstalledCommand,
+    index_of,
     resolve,
 )
 
@@ -269,3 +275,111 @@ def test_a_plugins_skill_answers_to_its_name_with_and_without_the_plugins(
     found = resolve(root, "/renamed", home=home)
     assert found is not None
     assert found.file == own
+
+
+# ── other agents ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("layout", "path", "name"),
+    [
+        ("codex", ".agents/skills/speckit-plan/SKILL.md", "$speckit-plan"),
+        ("codex", ".codex/skills/below/speckit.plan/SKILL.md", "$speckit.plan"),
+        ("gemini", ".gemini/commands/speckit.plan.toml", "/speckit.plan"),
+        ("opencode", ".opencode/command/speckit.plan.md", "/speckit.plan"),
+        ("opencode", ".claude/skills/speckit-plan/SKILL.md", "/speckit-plan"),
+        ("copilot", ".agents/skills/speckit-plan/SKILL.md", "/speckit-plan"),
+        ("qwen", ".qwen/commands/speckit.plan.toml", "/speckit.plan"),
+        ("qwen", ".agents/skills/speckit-plan/SKILL.md", "/speckit-plan"),
+        ("kimi", ".kimi-code/skills/speckit-plan/SKILL.md", "/skill:speckit-plan"),
+        ("vibe", ".vibe/skills/speckit-plan/SKILL.md", "/speckit-plan"),
+    ],
+)
+@pytest.mark.parametrize("of_user", [False, True])
+def test_each_agent_has_folders_and_a_spelling_of_its_own(
+    root: Path, home: Path, layout: str, path: str, name: str, of_user: bool
+) -> None:
+    file = put(home if of_user else root, path)
+    found = CommandIndex(root, home=home, layout=layout).resolve("/speckit.plan")
+    assert found == InstalledCommand(name, file, closed=False)
+
+
+@pytest.mark.parametrize(
+    ("layout", "path"),
+    [
+        ("gemini", ".agents/skills/made/SKILL.md"),
+        ("codex", ".claude/skills/made/SKILL.md"),
+        ("copilot", ".github/agents/made.agent.md"),
+        ("copilot", ".claude/commands/below/made.md"),
+        ("qwen", ".agents/skills/below/made/SKILL.md"),
+        ("claude", ".agents/skills/made/SKILL.md"),
+    ],
+)
+def test_what_an_agent_does_not_offer_as_a_command_is_none_of_its_commands(
+    root: Path, home: Path, layout: str, path: str
+) -> None:
+    put(root, path)
+    assert CommandIndex(root, home=home, layout=layout).resolve("/made") is None
+
+
+def test_other_agents_call_a_skill_by_the_name_in_it(root: Path, home: Path) -> None:
+    put(root, ".agents/skills/folder/SKILL.md", SKILL.format(name="named", more=""))
+    index = CommandIndex(root, home=home, layout="codex")
+    assert index.resolve("/folder") is None
+    assert index.resolve("/named") is not None
+
+
+def test_folders_below_group_the_commands_of_some_agents(root: Path, home: Path) -> None:
+    put(root, ".gemini/commands/a/b.toml")
+    put(root, ".opencode/commands/a/b.md")
+    assert CommandIndex(root, home=home, layout="gemini").resolve("/a:b") is not None
+    assert CommandIndex(root, home=home, layout="opencode").resolve("/a:b") is None
+
+
+@pytest.mark.parametrize(("layout", "hidden"), [("codex", False), ("qwen", True), ("vibe", True)])
+def test_some_agents_keep_a_skill_from_people_and_none_closes_it(
+    root: Path, home: Path, layout: str, hidden: bool
+) -> None:
+    front = "user-invocable: false\ndisable-model-invocation: true\n"
+    put(root, ".agents/skills/x/SKILL.md", SKILL.format(name="x", more=front))
+    found = CommandIndex(root, home=home, layout=layout).resolve("/x")
+    assert found is not None
+    assert (found.hidden, found.closed) == (hidden, False)
+
+
+def test_a_built_in_command_of_claude_code_is_none_of_others(root: Path, home: Path) -> None:
+    assert CommandIndex(root, home=home, layout="codex").resolve("/clear") is None
+
+
+def test_an_agent_whose_folders_are_not_known_lacks_nothing(root: Path, home: Path) -> None:
+    assert index_of(root, home=home, layout="") is None
+    assert index_of(root, home=home, layout="codex") is not None
+
+
+def test_every_known_agent_has_a_layout() -> None:
+    assert {CLAUDE, *(each.layout for each in PROFILES.values())} == set(LAYOUTS)
+
+
+SPECIFY = Path(sys.prefix) / "spec-kit/bin/specify"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_spec_kits_commands_are_found_where_it_puts_them(
+    root: Path, home: Path, layout: str
+) -> None:
+    if not SPECIFY.exists():
+        pytest.skip("spec-kit is missing: `make .venv/spec-kit`")
+    options = ("--here", "--force", "--non-interactive", "--ignore-agent-tools", "--script", "sh")
+    subprocess.run(
+        [str(SPECIFY), "init", *options, "--integration", layout],
+        cwd=root,
+        env={"PATH": os.environ["PATH"], "HOME": str(home)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+        timeout=120,
+    )
+    index = CommandIndex(root, home=home, layout=layout)
+    for name in ("specify", "plan", "tasks", "analyze", "implement"):
+        assert index.resolve(f"/speckit.{name}") is not None

@@ -28,6 +28,7 @@ from playbook_supervisor.agents.requests import Asker
 from playbook_supervisor.agents.verdicts import Verdict
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.kernel.directives import Failure
+from playbook_supervisor.project.command_layouts import CLAUDE
 from playbook_supervisor.project.settings.config import Claude, Config
 from playbook_supervisor.system.disk.files import ensure_folder
 
@@ -64,7 +65,7 @@ class ClaudeAgent:
 
     name = NAME
     keeps_budgets = True
-    reads_claude_commands = True
+    command_layout = CLAUDE
     asks = True
 
     def __init__(self, config: Claude) -> None:

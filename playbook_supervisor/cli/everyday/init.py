@@ -18,6 +18,7 @@ from playbook_supervisor.commands.install.survey import Survey, needs
 from playbook_supervisor.commands.install.trials import Outcome, Trial, settle, settled, trials
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.project.command_layouts import CLAUDE
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.project.settings.config import CLEAN
 from playbook_supervisor.records import replace as changed
@@ -35,6 +36,12 @@ _UNSUPERVISED = (
     "--commands",
     is_flag=True,
     help="Install the commands that the shipped playbooks need and the project lacks.",
+)
+@click.option(
+    "--agent",
+    metavar="NAME",
+    default="",
+    help="Look for the commands of this agent, and write ours for it.",
 )
 @click.option(
     "--replace",
@@ -63,6 +70,7 @@ def init(
     *,
     yes: bool,
     commands: bool,
+    agent: str,
     replace: bool,
     restore: tuple[str, ...],
     no_hooks: bool | None,
@@ -73,22 +81,25 @@ def init(
     """Set up playbooks in this project.
 
     Shows for each file whether it will be written, kept, merged or is in conflict, then asks.
-    Installs the playbooks whose commands the project has. Finds out how the project runs its tests,
-    tries it, and adds what works to .playbooks/config.yaml as the check `test`. Files that are not
-    ours are not overwritten unless you say so, deleted files stay deleted, and other settings are
-    not changed. Running it again writes nothing, and tries the tests again only if files changed.
+    Installs the playbooks whose commands the project has: those of the agent that the settings or
+    --agent name, else of Claude Code, or of another agent if only that one is found. Finds out how
+    the project runs its tests, tries it, and adds what works to .playbooks/config.yaml as the check
+    `test`. Files that are not ours are not overwritten unless you say so, deleted files stay
+    deleted, and other settings are not changed. Running it again writes nothing, and tries the
+    tests again only if files changed.
 
     \b
     Examples:
       playbook init
       playbook init --dry-run
       playbook init --yes --commands
+      playbook init --yes --commands --agent codex
       playbook init --yes --replace
       playbook init --yes --check "make test"
       playbook init --yes --no-check
       playbook init --restore .playbooks/playbooks/auto-speckit.yaml
     """
-    choices = install.Choices(no_hooks, replace, commands, restore)
+    choices = install.Choices(no_hooks, replace, commands, restore, agent=agent)
     plan = install.plan(choices=choices)
     found = install.look(plan)
     asks = output.is_interactive() and not (yes or dry_run)
@@ -246,9 +257,10 @@ def _next_steps(found: Survey, *, fresh: bool) -> Iterator[str]:
         return
     is_change = found.runnable == CHANGE
     what = '"WHAT TO CHANGE"' if is_change else printable(found.feature) or "FEATURE"
-    run = f"{found.runnable} {what}"
+    run = f"{found.runnable} {what}" + f" --agent {found.agent}" * bool(found.agent)
     if not (found.feature or is_change):
-        how = f"type {found.specify} in Claude Code" if found.specify else "specs/FEATURE/spec.md"
+        agent = "Claude Code" if found.layout == CLAUDE else found.layout
+        how = f"type {found.specify} in {agent}" if found.specify else "specs/FEATURE/spec.md"
         yield f"first: write the specification of a feature ({how})"
     if is_change and fresh:
         yield "first: commit and push the installed files, or they become part of the change"
@@ -265,9 +277,11 @@ def _remarks(found: Survey, untested: str) -> Iterator[str]:
         yield f'{left}{why}; `playbook init --check "PROGRAM ARGUMENT"` adds the check'
     ours = set(found.offered)
     if theirs := _lacking(found, lambda command: command not in ours):
-        yield f"{theirs}; they come with spec-kit (`specify init --here --integration claude`)"
+        specify = f"specify init --here --integration {found.layout}"
+        yield f"{theirs}; they come with spec-kit (`{specify}`)"
     if found.completing:
-        yield f"{_lacking(found, ours.__contains__)}; `playbook init --commands` installs them"
+        install = "playbook init --commands" + f" --agent {found.agent}" * bool(found.agent)
+        yield f"{_lacking(found, ours.__contains__)}; `{install}` installs them"
     if found.foreign:
         yield (
             f"{_not_ours(found)}. `playbook init --replace` installs ours and keeps the old files "

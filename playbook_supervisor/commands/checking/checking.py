@@ -11,6 +11,7 @@ from playbook_supervisor.drivers.claude_code import permissions
 from playbook_supervisor.errors import CODES, CheckError, PlaybookError
 from playbook_supervisor.formats.problems import FileReport, Problem, problem_at, problem_of
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
+from playbook_supervisor.project.command_layouts import CLAUDE
 from playbook_supervisor.project.playbooks import secret_detection
 from playbook_supervisor.project.playbooks.lint import CHECK, COMMAND, NAME, lint
 from playbook_supervisor.project.playbooks.schema import examine
@@ -18,7 +19,7 @@ from playbook_supervisor.project.playbooks.secret_detection import without_allow
 from playbook_supervisor.project.playbooks.translation import TRANSLATED
 from playbook_supervisor.project.policies.session_policy import effects
 from playbook_supervisor.project.settings import config
-from playbook_supervisor.project.slash_commands import CommandIndex
+from playbook_supervisor.project.slash_commands import index_of
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import read_bytes
 from playbook_supervisor.system.git import checkout
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
     from playbook_supervisor.formats.problems import Severity
     from playbook_supervisor.kernel.model import Playbook
     from playbook_supervisor.project.playbooks.child_playbooks import Children
-    from playbook_supervisor.project.playbooks.lint import Lookup
     from playbook_supervisor.project.policies.policy_files import PolicyRule
     from playbook_supervisor.project.settings.config import Config
+    from playbook_supervisor.project.slash_commands import CommandIndex
 
     Problems = tuple[Problem, ...]
 
@@ -109,8 +110,16 @@ class _Project:
             return None
 
     @cached_property
-    def command(self) -> Lookup | None:
-        return None if self.root is None else CommandIndex(self.root, home=Path.home()).resolve
+    def commands(self) -> CommandIndex | None:
+        """Those of the settings' agent; None if it is not known where it reads them."""
+        if self.root is None:
+            return None
+        layout = CLAUDE
+        if self.config and self.config.agent:
+            from playbook_supervisor.agents.registry import layout_of
+
+            layout = layout_of(self.config.agent, self.config, self.root)
+        return index_of(self.root, home=Path.home(), layout=layout)
 
     @cached_property
     def config(self) -> Config | None:
@@ -160,9 +169,11 @@ def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
     folder = path.parent.absolute().name
     stem = path.stem if folder == "playbooks" else ""
     anywhere = folder == "templates"  # a pattern for any project
-    command = None if anywhere else project.command
+    commands = None if anywhere else project.commands
+    command = commands.resolve if commands else None
+    looked = commands.looked if commands else ""
     config = None if anywhere else project.config
-    warnings = lint(playbook, document, command=command, config=config, stem=stem)
+    warnings = lint(playbook, document, command=command, looked=looked, config=config, stem=stem)
     if any(each.code == TRANSLATED for each in problems):
         warnings = tuple(map(_in_its_format, warnings))
     found = [*problems, *secret_detection.found(document), *warnings]

@@ -19,6 +19,7 @@ from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
 from playbook_supervisor.formats.versions import is_newer
+from playbook_supervisor.project.command_layouts import CLAUDE
 from playbook_supervisor.project.install_record import (
     FILE,
     Installation,
@@ -77,13 +78,17 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class InstallPlan:
-    """The plan of `init` or `update`; `record` is the new install.yaml, `again` plans anew."""
+    """The plan of `init` or `update`; `record` is the new install.yaml, `again` plans anew.
+
+    `layout` says for which agent commands were looked for, and are written.
+    """
 
     root: Path
     files: tuple[FileChange, ...]
     merges: Mapping[str, Merge]
     record: Installation
     again: Callable[[], InstallPlan] = field(repr=False, compare=False)
+    layout: str = CLAUDE
 
     @property
     def actions(self) -> tuple[Action, ...]:

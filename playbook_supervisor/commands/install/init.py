@@ -14,8 +14,9 @@ from pathlib import Path
 
 from playbook_supervisor import __version__
 from playbook_supervisor.commands import locate
-from playbook_supervisor.commands.install import changes, shipped
+from playbook_supervisor.commands.install import changes, project_agent, shipped
 from playbook_supervisor.commands.install.changes import Action, FileChange, InstallPlan, Merge
+from playbook_supervisor.commands.install.command_forms import command_file
 from playbook_supervisor.commands.install.proposals import Proposal, check_change
 from playbook_supervisor.commands.install.survey import Survey, foreign_commands, survey
 from playbook_supervisor.drivers.claude_code.marker import SCRIPT
@@ -40,7 +41,7 @@ class Choices:
     `replace` replaces foreign files under the names of our commands, and keeps them beside.
     `commands` installs those of our feature commands that the project lacks. `restore` are the
     paths of deleted files to bring back, relative to the repository. `check` is the project's test
-    command, to be added to config.yaml.
+    command, to be added to config.yaml. `agent` is the agent for which commands are installed.
     """
 
     no_hooks: bool | None = None
@@ -48,6 +49,7 @@ class Choices:
     commands: bool = False
     restore: tuple[str, ...] = ()
     check: Proposal | None = None
+    agent: str = ""
 
 
 def plan(
@@ -59,7 +61,8 @@ def plan(
 
     StateError PB-STATE-NO-REPOSITORY outside of a repository; StorageError if `.playbooks` is not
     a folder or a symbolic link leads out; CheckError if install.yaml, config.yaml or a shared file
-    cannot be read; ArgumentError if a file to restore is not shipped or not deleted.
+    cannot be read; ArgumentError if a file to restore is not shipped or not deleted, or as for
+    `project_agent.layout_of`.
     """
     folder = cwd or locate.current_folder()
     here = checkout.find(folder)
@@ -73,7 +76,7 @@ apply = changes.apply
 def look(planned: InstallPlan) -> Survey:
     """The project as it is once the plan is carried out."""
     changing = [each.path for each in planned.changes]
-    return survey(checkout.find(planned.root), changing)
+    return survey(checkout.find(planned.root), changing, planned.layout)
 
 
 def _from_top(path: str, folder: Path, root: Path) -> str:
@@ -86,6 +89,7 @@ class _Plan:
         self._here, self._root, self._choices = here, here.root, choices
         self._previous = changes.previous_installation(here.root)
         self._shipped = shipped.files()
+        self._layout = project_agent.layout_of(here.root, choices.agent)
         self._restored = [self._deleted(path) for path in choices.restore]
         self._foreign = foreign_commands(here.root)
         said = choices.no_hooks
@@ -105,16 +109,17 @@ class _Plan:
         again = partial(plan, self._root, merges, choices)
         if self._plugin:
             merges = changes.rules_alone(merges)
-        return changes.complete(self._root, files, merges, record, previous, again)
+        planned = changes.complete(self._root, files, merges, record, previous, again)
+        return replace(planned, layout=self._layout)
 
     def _wanted(self) -> Iterator[str]:
-        found = survey(self._here)
+        found = survey(self._here, (), self._layout)
         asked = set(self._restored)
         if self._choices.commands:
-            asked |= {shipped.command_file(command[1:]) for command in found.offered}
+            asked |= {command_file(command[1:], self._layout) for command in found.offered}
             self._restored += asked
         settled = {config.FILE} if self._choices.check else set()
-        fitting = survey(self._here, asked | settled).fitting
+        fitting = survey(self._here, asked | settled, self._layout).fitting
         asked |= set(map(shipped.playbook_file, fitting))
         for path, content in self._shipped.items():
             if path not in shipped.OPTIONAL or path in asked or self._is_known(path, content):
@@ -151,7 +156,7 @@ class _Plan:
             yield from changes.script(*given, no_hooks=self._without, plugin=self._plugin)
             return
         foreign = self._foreign.get(Path(path).stem)
-        if foreign is None or path != shipped.command_file(Path(path).stem):
+        if foreign is None or path != command_file(Path(path).stem):
             yield self._file(path)
             return
         if not self._choices.replace:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from playbook_supervisor.commands.install.command_forms import command_file, other_forms
 from playbook_supervisor.drivers.claude_code import hook_script
 from playbook_supervisor.drivers.claude_code.marker import SCRIPT
+from playbook_supervisor.project.command_layouts import LAYOUTS
 from playbook_supervisor.project.install_record import as_fingerprint
 from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.playbooks.schema import schema_text
@@ -41,18 +43,15 @@ RELEASES = "released.sha256"
 """The template file with a line `digest  path` for each version of a file in a release."""
 
 
-def command_file(name: str) -> str:
-    """Where a slash command is installed, relative to the repository."""
-    return f".claude/commands/{name}.md"
-
-
 def playbook_file(name: str) -> str:
     """Where a playbook is installed, relative to the repository."""
     return f"{library.FOLDER}/{name}.yaml"
 
 
 PLAYBOOK_FILES = frozenset(map(playbook_file, PLAYBOOKS))
-FEATURE_COMMAND_FILES = frozenset(map(command_file, FEATURE_COMMANDS))
+FEATURE_COMMAND_FILES = frozenset(
+    command_file(name, layout) for name in FEATURE_COMMANDS for layout in LAYOUTS
+)
 OPTIONAL = PLAYBOOK_FILES | FEATURE_COMMAND_FILES
 """The files that are installed only where they are of use."""
 
@@ -68,6 +67,9 @@ def files() -> dict[str, bytes]:
         **{command_file(name): f"feature-commands/{name}.md" for name in FEATURE_COMMANDS},
     }
     shipped = {path: read_bytes(folder / source) for path, source in sources.items()}
+    for name in FEATURE_COMMANDS:
+        text = shipped[command_file(name)].decode()
+        shipped |= {path: form.encode() for path, form in other_forms(name, text)}
     return shipped | {
         f"{library.TOP}/playbook.schema.json": schema_text("playbook").encode(),
         SCRIPT: hook_script.shipped(),

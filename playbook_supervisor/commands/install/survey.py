@@ -9,9 +9,11 @@ from pathlib import Path
 
 from playbook_supervisor.commands.driving.preflight import preflight
 from playbook_supervisor.commands.install import shipped
+from playbook_supervisor.commands.install.command_forms import command_file
 from playbook_supervisor.commands.install.proposals import TEST, Proposal, is_open, proposals
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.kernel.model import SLASH, Playbook
+from playbook_supervisor.project.command_layouts import CLAUDE
 from playbook_supervisor.project.conditions import features
 from playbook_supervisor.project.conditions.conditions import checks
 from playbook_supervisor.project.install_record import fingerprint, read_installation
@@ -37,7 +39,8 @@ class Survey:
     commands that is not ours to its file. `feature` can be run now; empty if no specification is
     written. `specify` is the command that writes one, empty if there is none. `proposals` are the
     ways to run the project's tests that `init` can try; `untested` if the settings name no checks
-    and will have none.
+    and will have none. `layout` says whose commands they are, and `agent` names that agent if a run
+    would not take it without `--agent`.
     """
 
     lacking: Mapping[str, tuple[str, ...]]
@@ -50,6 +53,8 @@ class Survey:
     proposals: tuple[Proposal, ...] = ()
     untested: bool = False
     completing: bool = False
+    layout: str = CLAUDE
+    agent: str = ""
 
     @property
     def fitting(self) -> tuple[str, ...]:
@@ -76,8 +81,8 @@ class Survey:
 
     @property
     def inside(self) -> bool:
-        """True if `/playbook.run` is there and ours."""
-        return RUN in self.installed and not self.foreign
+        """True if `/playbook.run` is there and ours, and the commands are Claude Code's."""
+        return RUN in self.installed and not self.foreign and self.layout == CLAUDE
 
     @property
     def unsupervised(self) -> bool:
@@ -85,18 +90,22 @@ class Survey:
         return not SUPERVISING.isdisjoint(self.foreign)
 
 
-def survey(here: checkout.Checkout, changing: Collection[str] = ()) -> Survey:
-    """Look at the project, as it is once the files in `changing` are ours or removed."""
-    index = CommandIndex(here.root, home=Path.home())
+def survey(here: checkout.Checkout, changing: Collection[str] = (), layout: str = CLAUDE) -> Survey:
+    """Look at the project, as it is once the files in `changing` are ours or removed.
+
+    `layout` is the key of `LAYOUTS` that says where commands are looked for.
+    """
+    index = CommandIndex(here.root, home=Path.home(), layout=layout)
     playbooks = {name: _shipped(name) for name in shipped.PLAYBOOKS}
-    lacking = {name: _missing(each, index, changing) for name, each in playbooks.items()}
+    lacking = {name: _missing(each, index, changing, layout) for name, each in playbooks.items()}
     wanted = {command for missing in lacking.values() for command in missing}
     offered = tuple(f"/{name}" for name in shipped.FEATURE_COMMANDS if f"/{name}" in wanted)
     specify, foreign = index.resolve(_SPECIFY), foreign_commands(here.root)
     adds_check = config.FILE in changing
-    there = {*config.load(here.root).checks, *([TEST] if adds_check else [])}
+    settings = config.load(here.root)
+    there = {*settings.checks, *([TEST] if adds_check else [])}
     files = {name: shipped.playbook_file(name) for name in shipped.PLAYBOOKS}
-    files[RUN] = shipped.command_file(RUN)
+    files[RUN] = command_file(RUN)
     return Survey(
         lacking,
         offered,
@@ -113,6 +122,8 @@ def survey(here: checkout.Checkout, changing: Collection[str] = ()) -> Survey:
             0 < len(missing) < len(_commands(playbooks[name])) and {*missing} <= {*offered}
             for name, missing in lacking.items()
         ),
+        layout,
+        "" if layout == CLAUDE or settings.agent else layout,
     )
 
 
@@ -141,7 +152,7 @@ def foreign_commands(root: Path) -> dict[str, str]:
         if command is None or command.file is None or command.name != f"/{name}":
             continue
         path, text = str(command.file.relative_to(root)), read_bytes(command.file)
-        ours = path == shipped.command_file(name) and (
+        ours = path == command_file(name) and (
             is_ours(text)
             or fingerprint(text) in {recorded.get(path), *released.get(path, ())}
             or (path in recorded and name not in SUPERVISING)
@@ -165,11 +176,13 @@ def _commands(playbook: Playbook) -> list[str]:
     return [step.command for step in playbook.steps if step.namespace == SLASH]
 
 
-def _missing(playbook: Playbook, index: CommandIndex, changing: Collection[str]) -> tuple[str, ...]:
+def _missing(
+    playbook: Playbook, index: CommandIndex, changing: Collection[str], layout: str
+) -> tuple[str, ...]:
     return tuple(
         command
         for command in _commands(playbook)
-        if shipped.command_file(command.removeprefix("/")) not in changing
+        if command_file(command.removeprefix("/"), layout) not in changing
         and ((found := index.resolve(command)) is None or found.closed)
     )
 

@@ -63,13 +63,15 @@ def lint(
     document: Document,
     *,
     command: Lookup | None = None,
+    looked: str = "in this project",
     config: Config | None = None,
     stem: str = "",
 ) -> tuple[Problem, ...]:
     """All warnings, by place.
 
-    `command` looks up a step's command in this project, `config` is its settings (None: skip what
-    needs them); `stem` is the file name without its extension ("": unknown).
+    `command` looks up a step's command in this project, `looked` says in which place; `config` is
+    its settings (None: skip what needs them); `stem` is the file name without its extension ("":
+    unknown).
     """
     warnings = [*_name(playbook, stem), *_feature(playbook)]
     warnings += _defaults(playbook, document)
@@ -78,7 +80,7 @@ def lint(
     for index, step in enumerate(playbook.steps):
         path: Path = ("steps", index)
         if lookup and step.namespace == SLASH:
-            warnings += _command(step, path, lookup(step.command))
+            warnings += _command(step, path, lookup(step.command), looked)
         if step.autonomy is not Autonomy.SKIP:
             warnings += _undefined(step, path, config) if config else ()
             warnings += [*_idle_trigger(step, path), *_idle_retry(step, path)]
@@ -159,10 +161,12 @@ def _publishes(step: Step) -> bool:
     return bool(named) or publishes(step.postconditions)
 
 
-def _command(step: Step, path: Path, found: InstalledCommand | None) -> Iterator[_Warning]:
+def _command(
+    step: Step, path: Path, found: InstalledCommand | None, looked: str
+) -> Iterator[_Warning]:
     at = (*path, "command")
     if found is None:
-        message = f"the command `{step.command}` was not found in this project"
+        message = f"the command `{step.command}` was not found {looked}"
         yield at, COMMAND, message, "Install the command, or correct its name."
     elif found.builtin:
         message = f"`{found.name}` is built into Claude Code; subagents may not be able to run it"

@@ -1,0 +1,363 @@
+"""The agent `codex`, with a scripted app-server: what it is told, and how its end is judged.
+
+What the real client says was recorded; it is tested itself in tests/clients.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import codex_agent
+from support.controlled_time import shorten_grace
+
+from playbook_supervisor.agents import conversation
+from playbook_supervisor.agents.protocol import Agent, Call, Reply, Request, carry_out
+from playbook_supervisor.agents.registry import choose
+from playbook_supervisor.kernel.directives import Failure, Outcome
+from playbook_supervisor.project.settings.config import AgentSettings, Config
+from playbook_supervisor.records import replace
+from playbook_supervisor.testing import AGENT_CHECKS, ASKING_CHECKS, AgentCheck, call_for
+
+RECORDED = Path(__file__).parent / "recorded/codex"
+PROGRAM = f'#!/bin/sh\nexec {sys.executable} {codex_agent.__file__} "$@"\n'
+
+Recorded = Callable[[str], None]
+
+
+@pytest.fixture(autouse=True)
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `codex` on PATH, and a home for it."""
+    folder = tmp_path / "client"
+    folder.mkdir()
+    (folder / "codex").write_text(PROGRAM)
+    (folder / "codex").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setenv("CODEX_HOME", str(folder / "home"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    return folder
+
+
+@pytest.fixture
+def recorded(client: Path, monkeypatch: pytest.MonkeyPatch) -> Recorded:
+    """Lets the client say again what it once said."""
+    monkeypatch.setattr(conversation, "PAUSES", ())
+    monkeypatch.setenv("CODEX_TOLD", str(client / "told"))
+
+    def use(name: str) -> None:
+        monkeypatch.setenv("CODEX_REPLAY", str(RECORDED / f"{name}.jsonl"))
+
+    return use
+
+
+def agent(**settings: Any) -> Agent:
+    return choose(
+        "codex", Config(agents={"codex": AgentSettings(profile="codex", **settings)}), Path("/")
+    )
+
+
+def ended(call: Call, **settings: Any) -> Outcome:
+    return carry_out(agent(**settings), call, lambda line: None)
+
+
+def error_of(call: Call, **settings: Any) -> Failure:
+    error = ended(call, **settings).error
+    assert error is not None
+    assert error.guidance
+    return error
+
+
+def prompted(tmp_path: Path, **changes: Any) -> Call:
+    """A call of a step that brings its own prompt."""
+    return replace(call_for("x", tmp_path), command="", prompt="Do it.", **changes)
+
+
+def told(client: Path, method: str) -> dict[str, Any]:
+    """The parameters of the first such message."""
+    messages = [json.loads(line) for line in (client / "told").read_text().splitlines()]
+    return next(dict(each["params"]) for each in messages if each.get("method") == method)
+
+
+def replies(client: Path) -> list[Any]:
+    messages = [json.loads(line) for line in (client / "told").read_text().splitlines()]
+    return [each["result"] for each in messages if "result" in each]
+
+
+@pytest.mark.parametrize("check", AGENT_CHECKS, ids=lambda check: check.__name__)
+def test_it_passes_every_conformance_check(
+    check: AgentCheck, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_grace(monkeypatch)
+    check(agent(), tmp_path)
+
+
+@pytest.mark.parametrize("check", ASKING_CHECKS, ids=lambda check: check.__name__)
+def test_it_asks_as_an_agent_must(check: AgentCheck, tmp_path: Path) -> None:
+    check(agent(), tmp_path)
+
+
+def test_the_command_is_sent_as_the_skill_that_the_client_offers(
+    recorded: Recorded, client: Path, tmp_path: Path
+) -> None:
+    recorded("works")
+    call = replace(call_for("speckit.plan", tmp_path), args="013", feedback="It failed.")
+    heard: list[str] = []
+    outcome = carry_out(agent(), call, heard.append)
+    assert heard[:2] == ["I run it.", "Bash echo hi > out.txt; cat out.txt"]
+    assert outcome.error is None
+    assert outcome.output.startswith("Done: ")
+    conversation_id = outcome.agent["id"]
+    assert outcome.agent == {
+        "name": "codex",
+        "id": conversation_id,
+        "version": "0.169.0",
+        "model": "scripted",
+        "input_tokens": 200,
+        "output_tokens": 40,
+        "turns": 2,
+    }
+    assert told(client, "turn/start")["input"] == [
+        {"type": "text", "text": "$speckit-plan 013", "text_elements": []},
+        {"type": "text", "text": "It failed.", "text_elements": []},
+        {
+            "type": "skill",
+            "name": "speckit-plan",
+            "path": "/repo/.agents/skills/speckit-plan/SKILL.md",
+        },
+    ]
+
+
+def test_a_command_that_the_client_does_not_offer_is_never_sent(
+    recorded: Recorded, client: Path, tmp_path: Path
+) -> None:
+    recorded("unknown-command")
+    error = error_of(call_for("speckit.nothing", tmp_path))
+    assert error.code == "PB-AGENT-COMMAND"
+    assert "it offers speckit-plan" in error.message
+    assert "thread/start" not in (client / "told").read_text()
+
+
+@pytest.mark.parametrize(
+    ("stream", "code", "words", "lasts"),
+    [
+        ("bad-request", "PB-AGENT-API", "could not be reached: bad request here", True),
+        ("no-model", "PB-AGENT-API", "model not found", True),
+        ("logged-out", "PB-AGENT-LOGIN", "401 Unauthorized", True),
+        ("rate", "PB-AGENT-RATE", "429 Too Many Requests", False),
+        ("server-error", "PB-AGENT-API", "high demand", False),
+        ("cut", "PB-AGENT-API", "stream disconnected", False),
+        ("limit", "PB-AGENT-LIMIT", "which ends at 2031-10-17T10:40:00Z", True),
+    ],
+)
+def test_a_failed_turn_is_called_by_what_went_wrong(
+    stream: str, code: str, words: str, lasts: bool, recorded: Recorded, tmp_path: Path
+) -> None:
+    recorded(stream)
+    error = error_of(prompted(tmp_path))
+    assert (error.code, error.lasts) == (code, lasts)
+    assert words in error.message
+
+
+@pytest.mark.parametrize(
+    ("info", "code"),
+    [
+        ("contextWindowExceeded", "PB-AGENT-CONTEXT"),
+        ("cyberPolicy", "PB-AGENT-REFUSED"),
+        ("unauthorized", "PB-AGENT-LOGIN"),
+        ("serverOverloaded", "PB-AGENT-API"),
+        ("sandboxError", "PB-AGENT-FAILED"),
+        ({"somethingNew": {"httpStatusCode": 429}}, "PB-AGENT-RATE"),
+        ({"responseStreamConnectionFailed": {}}, "PB-AGENT-API"),
+        (None, "PB-AGENT-API"),
+        (["strange"], "PB-AGENT-FAILED"),
+    ],
+)
+def test_each_name_of_a_failure_has_its_code(
+    info: object, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversation, "PAUSES", ())
+    monkeypatch.setenv("CODEX_FAULT", json.dumps({"message": "so it is", "codexErrorInfo": info}))
+    assert error_of(call_for("fails", tmp_path)).code == code
+
+
+def test_a_server_that_fails_is_tried_again_before_the_first_call_of_a_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversation, "PAUSES", (0.01, 0.01))
+    fault = {"message": "busy", "codexErrorInfo": "serverOverloaded"}
+    monkeypatch.setenv("CODEX_FAULT", json.dumps(fault))
+    call = call_for("fails", tmp_path)
+    assert ended(call).agent["retries"] == 2
+    monkeypatch.setenv("CODEX_WORKED", "1")  # a call that its sandbox refused is told by no event
+    assert "retries" not in ended(call).agent
+
+
+def test_a_turn_without_a_word_is_silent_and_one_without_tokens_empty(
+    recorded: Recorded, tmp_path: Path
+) -> None:
+    assert error_of(call_for("empty", tmp_path)).code == "PB-AGENT-EMPTY"
+    recorded("empty")
+    outcome = ended(prompted(tmp_path))
+    assert (outcome.error, outcome.silent) == (None, True)
+
+
+def test_an_interrupted_turn_is_not_done(tmp_path: Path) -> None:
+    assert error_of(call_for("cancelled", tmp_path)).code == "PB-AGENT-ENDED"
+
+
+def test_what_no_rule_allows_fails_the_step_where_no_person_is_asked(
+    recorded: Recorded, client: Path, tmp_path: Path
+) -> None:
+    recorded("refused")
+    error = error_of(prompted(tmp_path), allowed_tools=("Bash(npm test)",))
+    assert error.code == "PB-AGENT-PERMISSION"
+    assert "codex was not permitted: Bash curl -s" in error.message
+    assert '`codex:`, write `allowed_tools: ["Bash(npm test)", "Bash(curl *)"]`' in error.guidance
+    assert replies(client) == [{"decision": "decline"}]
+    (client / "told").unlink()
+    assert ended(prompted(tmp_path), allowed_tools=("Bash(curl *)",)).error is None
+    assert replies(client) == [{"decision": "accept"}]
+
+
+def test_a_person_s_words_reach_the_model_in_the_same_turn(
+    recorded: Recorded, client: Path, tmp_path: Path
+) -> None:
+    recorded("asked")
+    asked: list[Request] = []
+
+    def ask(request: Request) -> Reply:
+        asked.append(request)
+        return Reply("deny", "use wget")
+
+    assert ended(prompted(tmp_path, ask=ask)).error is None
+    assert asked[0].shape["subject"] == "curl -s http://127.0.0.1:9/"
+    assert asked[0].shape["description"] == "Fetch?"
+    assert "They said: use wget" in told(client, "turn/steer")["input"][0]["text"]
+
+
+def test_a_call_that_is_put_off_ends_the_turn(
+    recorded: Recorded, client: Path, tmp_path: Path
+) -> None:
+    recorded("put-off")
+    assert error_of(prompted(tmp_path, ask=lambda request: None)).code == "PB-AGENT-PERMISSION"
+    assert replies(client) == [{"decision": "cancel"}]
+
+
+def test_a_question_is_answered_by_a_person(
+    recorded: Recorded, client: Path, tmp_path: Path
+) -> None:
+    recorded("question")
+    call = prompted(tmp_path, ask=lambda request: Reply("answer", "2"))
+    assert ended(call).error is None
+    assert replies(client) == [{"answers": {"q1": {"answers": ["SQLite"]}}}]
+    features = told(client, "thread/start")["config"]["features"]
+    assert features == {"default_mode_request_user_input": True}
+
+
+def test_a_change_outside_of_the_repository_is_asked_about(
+    recorded: Recorded, tmp_path: Path
+) -> None:
+    recorded("patch")
+    asked: list[Request] = []
+
+    def ask(request: Request) -> Reply:
+        asked.append(request)
+        return Reply("allow")
+
+    assert ended(prompted(tmp_path, ask=ask)).error is None
+    assert asked[0].shape["tool"] == "Write"
+    assert asked[0].shape["subject"] == "/elsewhere/out.txt"
+
+
+# ── what it may do by itself ────────────────────────────────────────────────────────────────
+
+
+def test_it_may_commit_but_not_change_what_git_obeys(
+    recorded: Recorded, client: Path, tmp_path: Path
+) -> None:
+    recorded("empty")
+    call = prompted(tmp_path, model="large")
+    subprocess.run(["git", "init", "-q", call.cwd], check=True)
+    ended(call)
+    begun = told(client, "thread/start")
+    assert (begun["sandbox"], begun["approvalPolicy"]) == ("read-only", "on-request")
+    assert begun["model"] == "large"
+    places = begun["config"]["permissions"]["playbook"]["filesystem"]
+    git = call.cwd / ".git"
+    assert places[":workspace_roots"] == {".": "write"}
+    assert places[str(git)] == "write"
+    assert {places[str(git / name)] for name in ("hooks", "config", "info")} == {"read"}
+    assert told(client, "turn/start")["permissions"] == "playbook"
+
+
+@pytest.mark.parametrize(
+    ("tools", "mode", "policy"),
+    [
+        (("Read", "Bash(git log *)"), "", {"type": "readOnly", "networkAccess": False}),
+        (None, "read-only", {"type": "readOnly", "networkAccess": False}),
+        (("Read", "Write"), "", None),
+        (None, "danger-full-access", {"type": "dangerFullAccess"}),
+    ],
+)
+def test_a_step_s_tools_and_the_settings_choose_its_sandbox(
+    tools: tuple[str, ...] | None,
+    mode: str,
+    policy: object,
+    recorded: Recorded,
+    client: Path,
+    tmp_path: Path,
+) -> None:
+    recorded("empty")
+    ended(prompted(tmp_path, tools=tools), mode=mode)
+    assert told(client, "turn/start").get("sandboxPolicy") == policy
+    free = mode == "danger-full-access"  # then each command is decided
+    wanted = "untrusted" if free else "on-request"
+    assert told(client, "thread/start")["approvalPolicy"] == wanted
+
+
+def test_an_unknown_mode_is_refused_before_the_client_is_started(tmp_path: Path) -> None:
+    error = error_of(prompted(tmp_path), mode="yolo")
+    assert "it has workspace-write, read-only, danger-full-access" in error.message
+
+
+# ── a client that cannot be spoken to ───────────────────────────────────────────────────────
+
+
+def test_a_client_without_an_app_server_is_too_old(client: Path, tmp_path: Path) -> None:
+    (client / "codex").write_text(
+        "#!/bin/sh\necho \"unexpected argument 'app-server'\" >&2\nexit 2\n"
+    )
+    error = error_of(prompted(tmp_path))
+    assert error.code == "PB-AGENT-NONE"
+    assert "npm install -g @openai/codex@" in error.guidance
+
+
+def test_a_client_that_refuses_to_begin_says_why(
+    client: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies = [{"id": 1, "result": {}}, {"id": 2, "error": {"code": -32600, "message": "unknown"}}]
+    file = client / "replies"
+    file.write_text("".join(f"{json.dumps(each)}\n" for each in replies))
+    monkeypatch.setenv("CODEX_REPLAY", str(file))
+    monkeypatch.setenv("CODEX_TOLD", str(client / "told"))
+    error = error_of(prompted(tmp_path))
+    assert (error.code, error.message) == ("PB-AGENT-FAILED", "codex could not begin: unknown")
+
+
+def test_it_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:
+    call = call_for("hangs", tmp_path)
+    running = agent().run(call)
+    threading.Timer(0.5, running.stop).start()
+    began = time.monotonic()
+    outcome = [message.outcome for message in running][-1]
+    assert outcome is not None
+    assert outcome.error is not None
+    assert outcome.error.code == "PB-AGENT-CRASHED"
+    assert time.monotonic() - began < 10
