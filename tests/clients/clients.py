@@ -16,11 +16,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from support.scratch_project import Project
-
 from claude.client import kill, living, system_programs
 from claude.conversation import Call, call
 from claude.model import Model
+from support.scratch_project import Project
+
 from clients import installed
 
 MARK = "PLAYBOOK_TESTS_CLIENT"
@@ -31,27 +31,32 @@ MARK = "PLAYBOOK_TESTS_CLIENT"
 class Kind:
     """One client. In `env` and `files`, $URL is the model's and $ROOT the project's folder.
 
-    `command` is the file of a command in the project, of the name `$NAME`. `write` and `shell` are
-    its tools, with the argument's names; `more` are further arguments of the shell.
+    `command` is the file of a command in the project, $NAME its name, $SKILL the same with dashes.
+    `write_tool` and `shell_tool` are the tools' names and their arguments'; `more` goes to the
+    shell, too.
     """
 
     command: str
-    write: tuple[str, str, str]
-    shell: tuple[str, str]
+    write_tool: tuple[str, str, str]
+    shell_tool: tuple[str, str]
     more: Mapping[str, object] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def writes_by_shell(self) -> bool:
+        return self.write_tool[0] == self.shell_tool[0]
+
     def writes(self, path: Path, content: str) -> Call:
         """The call that writes a file."""
-        tool, where, what = self.write
-        if tool == self.shell[0]:
+        tool, where, what = self.write_tool
+        if self.writes_by_shell:
             return self.runs(f"printf %s {shlex.quote(content)} > {shlex.quote(str(path))}")
         return call(tool, **{where: str(path), what: content})
 
     def runs(self, line: str) -> Call:
         """The call that runs a command line."""
-        tool, what = self.shell
+        tool, what = self.shell_tool
         return call(tool, **{what: line, **self.more})
 
 
@@ -76,8 +81,8 @@ _OPENCODE = {
 KINDS: Mapping[str, Kind] = {
     "codex": Kind(
         command=_SKILL,
-        write=("exec_command", "", ""),
-        shell=("exec_command", "cmd"),
+        write_tool=("exec_command", "", ""),
+        shell_tool=("exec_command", "cmd"),
         env={"DUMMY": "dummy"},
         files={
             ".codex/config.toml": 'model = "gpt-5"\nmodel_provider = "s"\n[model_providers.s]\n'
@@ -87,8 +92,8 @@ KINDS: Mapping[str, Kind] = {
     ),
     "copilot": Kind(
         command=_SKILL,
-        write=("create", "path", "file_text"),
-        shell=("bash", "command"),
+        write_tool=("create", "path", "file_text"),
+        shell_tool=("bash", "command"),
         more={"description": "d"},
         env={
             "COPILOT_PROVIDER_BASE_URL": "$URL/v1",
@@ -99,8 +104,8 @@ KINDS: Mapping[str, Kind] = {
     ),
     "kimi": Kind(
         command=_SKILL,
-        write=("Write", "path", "content"),
-        shell=("Bash", "command"),
+        write_tool=("Write", "path", "content"),
+        shell_tool=("Bash", "command"),
         files={
             ".kimi-code/config.toml": 'default_model = "s/m"\ntelemetry = false\n[providers.s]\n'
             'type = "openai"\nbase_url = "$URL/v1"\napi_key = "dummy"\n[models."s/m"]\n'
@@ -109,8 +114,8 @@ KINDS: Mapping[str, Kind] = {
     ),
     "gemini": Kind(
         command=".gemini/commands/$NAME.toml",
-        write=("write_file", "file_path", "content"),
-        shell=("run_shell_command", "command"),
+        write_tool=("write_file", "file_path", "content"),
+        shell_tool=("run_shell_command", "command"),
         env={
             "GEMINI_API_KEY": "dummy",
             "GEMINI_MODEL": "gemini-2.5-pro",  # else another model chooses one
@@ -125,8 +130,8 @@ KINDS: Mapping[str, Kind] = {
     ),
     "opencode": Kind(
         command=".opencode/commands/$NAME.md",
-        write=("write", "filePath", "content"),
-        shell=("bash", "command"),
+        write_tool=("write", "filePath", "content"),
+        shell_tool=("bash", "command"),
         env={
             "OPENCODE_DISABLE_MODELS_FETCH": "1",
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
@@ -136,8 +141,8 @@ KINDS: Mapping[str, Kind] = {
     ),
     "qwen": Kind(
         command=".qwen/commands/$NAME.md",
-        write=("write_file", "file_path", "content"),
-        shell=("run_shell_command", "command"),
+        write_tool=("write_file", "file_path", "content"),
+        shell_tool=("run_shell_command", "command"),
         more={"is_background": False},
         env={"OPENAI_BASE_URL": "$URL/v1", "OPENAI_API_KEY": "dummy", "OPENAI_MODEL": "m"},
         files={
@@ -148,8 +153,8 @@ KINDS: Mapping[str, Kind] = {
     ),
     "vibe": Kind(
         command=_SKILL,
-        write=("write_file", "path", "content"),
-        shell=("bash", "command"),
+        write_tool=("write_file", "path", "content"),
+        shell_tool=("bash", "command"),
         env={"DUMMY": "dummy"},
         files={
             ".vibe/config.toml": 'active_model = "m"\nenable_telemetry = false\n'
@@ -225,3 +230,8 @@ class Seat:
 
     def kill(self) -> None:
         kill(self.mark)
+
+    def described(self) -> list[str]:
+        """The command lines of what lives."""
+        files = (Path(f"/proc/{pid}/cmdline") for pid in self.processes())
+        return [file.read_bytes().decode().replace("\0", " ") for file in files if file.exists()]

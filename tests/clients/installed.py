@@ -58,10 +58,10 @@ def install(name: str) -> None:
     place.mkdir(parents=True)
     if "pip" in pin:
         subprocess.run([_python(pin["python"]), "-m", "venv", place], check=True)
-        pip = [place / "bin/pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [str(place / "bin/pip"), "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, f"{pin['pip']}=={pin['version']}"], check=True)
     else:
-        npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", place]
+        npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(place)]
         subprocess.run([*npm, f"{pin['npm']}@{pin['version']}"], check=True)
 
 
@@ -74,12 +74,11 @@ def _python(version: str) -> str:
     wanted = tuple(map(int, version.split(".")))
     asked = f"import sys, ensurepip; sys.exit(sys.version_info < {wanted})"
     for name in names:
-        if shutil.which(name) and not subprocess.run([name, "-c", asked], **_QUIET).returncode:
-            return name
+        if shutil.which(name):
+            quiet = subprocess.run([name, "-c", asked], capture_output=True, check=False)
+            if not quiet.returncode:
+                return name
     raise SystemExit(f"No Python of {version} or newer was found.")
-
-
-_QUIET: dict[str, int] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
 def main(names: list[str]) -> None:
