@@ -67,6 +67,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "gate-keys": keys("journal", "definitions", "gate"),
     "agent-keys": keys("journal", "definitions", "agent"),
     "config-keys": keys("config"),
+    "other-agent-keys": keys("config", "definitions", "agent"),
     "claude-keys": keys("config", "properties", "agents", "properties", "claude"),
     "artifacts-keys": keys("config", "properties", "artifacts"),
     "bounds-keys": keys("config", "definitions", "bounds"),

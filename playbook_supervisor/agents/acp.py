@@ -33,6 +33,7 @@ from playbook_supervisor.agents.conversation import (
 from playbook_supervisor.agents.decisions import Decisions
 from playbook_supervisor.agents.json_rpc import (
     Ask,
+    NotYet,
     Object,
     Part,
     RpcError,
@@ -187,7 +188,8 @@ class AcpExchange(RpcExchange):
         self._message = self._line = ""  # that is being said, and its unfinished line
         self._remark = ""  # of an error, if the model has said nothing since
         self._answer = _Answer()
-        self._told_tokens = False
+        self._undescribed: threading.Timer | None = None
+        self._told_tokens = self._untrusted = False
         self._result: Object = {}
 
     # ── what we ask ─────────────────────────────────────────────────────────────────────────
@@ -240,6 +242,7 @@ class AcpExchange(RpcExchange):
                 self._replaying = False
         made = yield Ask("session/new", place)
         self.conversation = text(made, "sessionId")
+        self._untrusted = text(made, "_meta", "workspace_trust", "status") == "untrusted"
         return mapping(made)
 
     def _set(self, what: str, wanted: str, session: Object) -> Script:
@@ -293,6 +296,7 @@ class AcpExchange(RpcExchange):
 
     def _missing(self) -> None:
         known = f"; it offers {some(self._commands, 8, 300)}" if self._commands else ""
+        known += "; it does not trust this folder" if self._untrusted else ""
         message = f"{self._name} offers no command {first_line(self._call.command)} here{known}"
         guidance = f"Install it where {self._name} looks for commands, or correct its name."
         self.failure = failure("PB-AGENT-COMMAND", message, guidance=guidance)
@@ -308,6 +312,12 @@ class AcpExchange(RpcExchange):
         if method != "session/request_permission":
             raise unsupported(method)
         told = mapping(params, "toolCall")
+        if text(told, "toolCallId") not in self._calls and not text(told, "kind"):
+            self._undescribed = self._undescribed or _in(_MORE, self._not_described)
+            raise NotYet  # the call itself follows
+        if self._undescribed is not None:
+            self._undescribed.cancel()
+            self._undescribed = None
         call = self._merged(told)
         call[_ASKED] = True
         options = objects(params, "options")
@@ -335,6 +345,11 @@ class AcpExchange(RpcExchange):
         named = [each for each in options if allows(each) and text(each, "name") == answer]
         return chosen(named or options, "allow_once" if named else "reject_once")
 
+    def _not_described(self) -> None:
+        message = f"{self._name} asked for a permission without saying for what"
+        self._fail("PB-AGENT-PERMISSION", message)
+        self.end()
+
     @property
     def _resumable(self) -> str:
         return self.conversation if self._loads else ""
@@ -344,7 +359,7 @@ class AcpExchange(RpcExchange):
         kind = text(update, "sessionUpdate")
         if method != "session/update" or (self._replaying and kind != "available_commands_update"):
             return
-        if kind != "agent_message_chunk":
+        if kind.startswith("tool_call"):
             yield from self._said()
         match kind:
             case "agent_message_chunk":
@@ -359,7 +374,7 @@ class AcpExchange(RpcExchange):
 
     def _hear_words(self, words: str, update: Object) -> Iterator[str]:
         self._add_tokens(mapping(update, "_meta", "usage"))
-        if self._profile.remark and re.match(self._profile.remark, words):
+        if self._is_remark(words):
             self._remark = words if words.startswith("Error") else self._remark
             yield from filter(str.strip, words.splitlines())
             return
@@ -372,7 +387,12 @@ class AcpExchange(RpcExchange):
         *whole, self._line = self._line.split("\n")
         yield from filter(str.strip, whole)
 
+    def _is_remark(self, said: str) -> bool:
+        return bool(self._profile.remark and re.match(self._profile.remark, said))
+
     def _hear_call(self, update: Object) -> Iterator[str]:
+        if self._is_remark(text(update, "title")):
+            return
         known = text(update, "toolCallId") in self._calls
         call = self._merged(update)
         if not known:

@@ -47,7 +47,8 @@ def as_tool(call: Object) -> tuple[str, dict[str, Any]]:
         return tool, {"file_path": (*paths, "")[0], **several} | ({"content": new} if new else {})
     if tool == "WebFetch":
         return tool, {"url": text(raw, "url") or title}
-    return first_line(title, 100) or "an unknown tool", dict(raw)
+    unknown = {"description": words_of(call) or title, "call": text(call, "toolCallId")}
+    return first_line(title, 100) or "an unknown tool", dict(raw) or unknown
 
 
 def words_of(call: Object) -> str:

@@ -37,6 +37,10 @@ class RpcError(Exception):
         self.code, self.message, self.data = code, message, data
 
 
+class NotYet(Exception):  # noqa: N818 - no error: the answer follows
+    """A request of the agent is answered when more is known of what it is about."""
+
+
 Returned = TypeVar("Returned")
 Part = Generator["Ask | Callable[[], bool]", Any, Returned]
 """A part of a script, with what it returns to the script."""
@@ -57,6 +61,7 @@ class RpcExchange(Exchange):
         self.error: RpcError | None = None
         self._waiting: Ask | Callable[[], bool] | None = None
         self._number = 0
+        self._held: dict[object, tuple[str, Object]] = {}
         self._script = self.script()
 
     def begin(self) -> None:
@@ -69,7 +74,8 @@ class RpcExchange(Exchange):
 
     @abstractmethod
     def asked(self, method: str, params: Object) -> Any:
-        """The result of a request of the agent. RpcError to refuse it. May block."""
+        """The result of a request of the agent. RpcError to refuse it; NotYet to be asked again
+        with what follows. May block."""
 
     @abstractmethod
     def told(self, method: str, params: Object) -> Iterator[str]:
@@ -92,14 +98,20 @@ class RpcExchange(Exchange):
             self._take(message)
         elif line.strip():
             yield line  # no message of the protocol: a log line
+        for held, asked in [(each, self._held[each]) for each in self._held if each != id_]:
+            self._reply(held, *asked)
         if callable(self._waiting) and self._waiting():
             self._advance(lambda: self._script.send(None))
 
     def _reply(self, id_: object, method: str, params: Object) -> None:
         try:
             self._send({"id": id_, "result": self.asked(method, params)})
+        except NotYet:
+            self._held[id_] = method, params
+            return
         except RpcError as error:
             self._send({"id": id_, "error": {"code": error.code, "message": error.message}})
+        self._held.pop(id_, None)
 
     def _take(self, message: Object) -> None:
         if not isinstance(self._waiting, Ask) or message["id"] != self._number:

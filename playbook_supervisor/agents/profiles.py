@@ -17,10 +17,10 @@ class Profile:
     lie. `mode` is the one in which it asks before it acts, `env` what else makes it ask. `asks`:
     which calls it puts to a person; its own settings decide the others. `usage` is what its tokens
     count: all that it used, its last request, or that is not known; `tells_usage`: an end without
-    them is a failure. `remark` is the pattern of a message that is the agent's own and not the
-    model's; one that begins with `Error` says that the model has failed. `install` says how to get
-    it. `hosts` are those that it has to reach, and `state` the folders of the home in which it
-    keeps its conversations.
+    them is a failure. `remark` is the pattern of a message, or of a call's title, that is the
+    agent's own and not the model's; one that begins with `Error` says that the model has failed.
+    `install` says how to get it. `hosts` are those that it has to reach, and `state` the folders of
+    the home in which it keeps its conversations.
     """
 
     program: str
@@ -49,7 +49,7 @@ PROFILES: Mapping[str, Profile] = {
         program="codex",
         made_by="playbook_supervisor.agents.codex.app_server:CodexAgent",
         layout="codex",
-        asks="outside",
+        asks="commands",
         hosts=("api.openai.com", "chatgpt.com", "auth.openai.com"),
         install="npm install -g @openai/codex",
     ),
@@ -103,6 +103,8 @@ PROFILES: Mapping[str, Profile] = {
         program="vibe-acp",
         acp=(),
         layout="vibe",
+        mode="ask",
+        remark="Loading skill: ",
         usage="all",
         tells_usage=True,
         hosts=("api.mistral.ai",),

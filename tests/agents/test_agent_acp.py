@@ -156,6 +156,44 @@ def test_a_command_that_no_rule_allows_fails_the_step_where_no_person_is_asked(
     assert ended(allowed, call_for("runs", tmp_path)).output == "tested"
 
 
+def test_a_permission_is_decided_once_the_call_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unknown call must not look like another one that was allowed."""
+    monkeypatch.setattr(acp, "_MORE", 0.2)
+    subjects: list[str] = []
+
+    def ask(request: Request) -> Reply:
+        subjects.append(request.shape["subject"])
+        return Reply("allow")
+
+    call = replace(call_for("late", tmp_path), ask=ask)
+    assert ended(scripted(tmp_path), call).output == "tested"
+    assert subjects == ["npm test"]
+    error = error_of(scripted(tmp_path), replace(call_for("nameless", tmp_path), ask=ask))
+    assert error.message == "mine asked for a permission without saying for what"
+    assert len(subjects) == 1
+
+
+def test_a_choice_among_several_is_a_question(tmp_path: Path) -> None:
+    asked: list[Request] = []
+
+    def answering(words: str) -> Call:
+        def ask(request: Request) -> Reply:
+            asked.append(request)
+            return Reply("answer", words)
+
+        return replace(call_for("wonders", tmp_path), ask=ask)
+
+    assert ended(scripted(tmp_path), answering("2")).output == "chosen: b"
+    assert asked[0].kind == "question"
+    assert asked[0].shape["subject"] == "Which database?"
+    call = answering("Something else")
+    ended(scripted(tmp_path), call)
+    assert prompts(call)[-1] == ["You asked: Which database? The person said: Something else"]
+    assert error_of(scripted(tmp_path), call_for("wonders", tmp_path)).code == "PB-AGENT-PERMISSION"
+
+
 def test_the_words_of_a_denial_reach_the_agent_in_another_turn(tmp_path: Path) -> None:
     call = replace(call_for("runs", tmp_path), ask=lambda _: Reply("deny", "use make"))
     assert ended(scripted(tmp_path), call).error is None

@@ -19,6 +19,7 @@ from typing import Any
 COMMANDS = (
     *("works", "fails", "dies", "hangs", "shouts", "colours", "asks", "speckit-plan"),
     *("empty", "breaks", "refuses", "limited", "busy", "cut", "cancelled", "runs", "edits"),
+    *("late", "nameless", "wonders"),
 )
 OPTIONS = [
     {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
@@ -42,15 +43,23 @@ class Agent:
     def say(self, text: str) -> None:
         self.update("agent_message_chunk", content={"type": "text", "text": text})
 
-    def permitted(self, kind: str, title: str, **fields: Any) -> bool | None:
-        """Whether the client allows a call; None if it has cancelled the turn."""
+    def permitted(
+        self, kind: str, title: str, *, late: bool | None = None, **fields: Any
+    ) -> bool | None:
+        """Whether the client allows a call; None if it has cancelled the turn.
+
+        `late`: the call is told after the request, or never if that is false.
+        """
         call = {"toolCallId": f"call-{self.number}", "kind": kind, "title": title, **fields}
-        self.update("tool_call", **call, status="pending")
+        if late is None:
+            self.update("tool_call", **call, status="pending")
         self.number += 1
         asked = {"sessionId": self.session, "options": OPTIONS}
         told = {"toolCallId": call["toolCallId"]}
         params = {**asked, "toolCall": told}
         self.send(id=f"ask-{self.number}", method="session/request_permission", params=params)
+        if late:
+            self.update("tool_call", **call, status="pending")
         while line := sys.stdin.readline():
             message = json.loads(line)
             if message.get("id") == f"ask-{self.number}":
@@ -188,6 +197,26 @@ class Agent:
     def play_runs(self) -> None:
         if self.permitted("execute", "`npm test`", rawInput={"command": "npm test"}):
             self.say("tested\n")
+
+    def play_late(self) -> None:
+        command = {"type": "text", "text": json.dumps({"command": "npm test"})}
+        content = [{"type": "content", "content": command}]
+        if self.permitted("execute", "Bash", late=True, content=content):
+            self.say("tested\n")
+
+    def play_nameless(self) -> None:
+        self.permitted("execute", "Bash", late=False)
+
+    def play_wonders(self) -> None:
+        choices = [("a", "SQLite", "allow_once"), ("b", "Postgres", "allow_once")]
+        choices.append(("no", "Skip", "reject_once"))
+        question = {"type": "content", "content": {"type": "text", "text": "Which database?"}}
+        call = {"toolCallId": "q", "kind": "other", "title": "Ask", "content": [question]}
+        options = [{"optionId": a, "name": b, "kind": c} for a, b, c in choices]
+        asked = {"sessionId": self.session, "toolCall": call, "options": options}
+        self.send(id="ask-q", method="session/request_permission", params=asked)
+        answer = json.loads(sys.stdin.readline())
+        self.say(f"chosen: {answer['result']['outcome'].get('optionId')}\n")
 
     def play_edits(self) -> None:
         place = str(Path.cwd() / "made.txt")
