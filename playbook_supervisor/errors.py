@@ -164,6 +164,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-CHECK-ONE-WAY": "To run it in both ways, remove the key from its front matter.",
     "PB-CHECK-COMMAND": "Install the command, or correct its name in the playbook.",
     "PB-CHECK-NAMESPACE": "Use a namespace that there is, or install the package that provides it.",
+    "PB-CHECK-AGENT": "Name an agent of the settings (`agents`), or one that is known.",
     "PB-CHECK-UNDEFINED": "Define it under `checks` in .playbooks/config.yaml.",
     "PB-CHECK-SECRET": "Write `{{secret:NAME}}` under `env` or `headers`, where NAME is an"
     " environment variable or a name under `secrets` in the config. If it is no secret, end the"

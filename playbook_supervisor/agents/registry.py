@@ -31,6 +31,7 @@ BUILT_IN: dict[str, str] = {
 }
 """Name → its factory, imported when it is chosen."""
 
+_WITH_ARGUMENT = ("acp", "exec", "script")
 DEFAULT = "claude"  # the agent that is tried first where none is named
 
 
@@ -73,6 +74,13 @@ def on_this_machine() -> dict[str, str]:
     """The known agents whose program is on PATH, Claude Code first: name → program."""
     programs = {DEFAULT: DEFAULT, **{name: each.program for name, each in PROFILES.items()}}
     return {name: program for name, program in programs.items() if which(program)}
+
+
+def names(config: Config) -> tuple[str, ...]:
+    """The names by which a step can name its agent here."""
+    built_in = (name for name in BUILT_IN if name not in _WITH_ARGUMENT)
+    others = {*PROFILES, *config.agents, *plugins.offered(plugins.AGENTS)}
+    return tuple(dict.fromkeys((*built_in, *sorted(others))))
 
 
 def is_default(spec: str) -> bool:

@@ -1,4 +1,6 @@
-"""A detached process of ours that carries out what is due without an agent.
+"""A detached process of ours that carries out what the client's agents do not.
+
+That is what is due without an agent, and the steps that name another agent.
 
 A client waits half a minute for a hook and a few minutes for a command, but a check of the project
 may take an hour. So `playbook next --wait` starts this process and waits for it; it may itself be
@@ -11,21 +13,22 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from queue import Empty
 
-from playbook_supervisor.drivers import driver_lock
+from playbook_supervisor.drivers import budget, driver_lock
 from playbook_supervisor.drivers.claude_code import binding
-from playbook_supervisor.drivers.jobs import Assignment, executor_job
+from playbook_supervisor.drivers.headless import Asking
+from playbook_supervisor.drivers.jobs import Assignment, can_continue, job_of
 from playbook_supervisor.drivers.observers import LiveOutput, showing_check
+from playbook_supervisor.drivers.run_agents import Agents
 from playbook_supervisor.drivers.workers import WorkerPool
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.kernel.directives import Attempt, Check, Run
+from playbook_supervisor.kernel.directives import Ask, Attempt, Check, Run
 from playbook_supervisor.kernel.model import NO_LIMITS
 from playbook_supervisor.sessions.engine.session_engine import EngineOptions
 from playbook_supervisor.sessions.steps.attempt_log import secret_values
@@ -111,30 +114,37 @@ def _carry_out(store: DiskStore, session_id: str) -> None:
 
 
 def _carry_out_steps(tree: SessionTree, snapshot: Snapshot) -> None:
-    """Carry out the steps without an agent and what follows, until an agent or a person is due."""
+    """Carry out the steps and what follows, until the client's agent or a person is due."""
     pool, output = WorkerPool(), LiveOutput(tree.private)
+    asking = Asking(tree, output, pool)
+    choose = Agents("", tree.root, snapshot.config).of
     begun: set[str] = set()
     try:
-        while due := for_us(snapshot):
+        while (due := _due(snapshot)) or pool.active:
+            asking.deliver(snapshot)
             if isinstance(snapshot.directive, Check):
                 if tree.delay(snapshot):
                     break  # `next --wait` waits for the time of a retry
                 snapshot = tree.advance()
             elif due_children(snapshot):
                 snapshot = tree.advance()
-            elif lost := _left_behind(tree, due, begun):
-                snapshot = tree.lose(lost)
             else:
                 for attempt in due:
-                    if attempt.id not in begun:
-                        begun.add(attempt.id)
-                        secrets = secret_values(os.environ)
-                        assignment = Assignment(tree, snapshot, attempt, NO_LIMITS, secrets)
-                        job = executor_job(assignment)
-                        pool.launch(attempt, job, tree.log_file(attempt))
-                snapshot = _next(tree, pool, output, snapshot)
+                    if attempt.id in begun:
+                        continue
+                    secrets = secret_values(os.environ)
+                    assignment = Assignment(tree, snapshot, attempt, NO_LIMITS, secrets)
+                    continues = can_continue(assignment, choose)
+                    if not continues and _left_behind(tree, attempt):
+                        snapshot = tree.lose(attempt)
+                        break
+                    begun.add(attempt.id)
+                    job = job_of(assignment, choose, budget.NO_LIMITS, continues=continues)
+                    pool.launch(attempt, job, tree.log_file(attempt))
+                else:
+                    snapshot = _next(tree, pool, asking, snapshot)
     finally:
-        stopped = [attempt for attempt in for_us(snapshot) if attempt.id in pool.active]
+        stopped = [attempt for attempt in _due(snapshot) if attempt.id in pool.active]
         for attempt, outcome in pool.stop():
             with suppress(StateError):  # it was settled as interrupted or aborted
                 tree.note_return(attempt.id, outcome)
@@ -144,36 +154,46 @@ def _carry_out_steps(tree: SessionTree, snapshot: Snapshot) -> None:
         pool.close()
 
 
-def _left_behind(tree: SessionTree, due: Iterable[Attempt], begun: set[str]) -> Attempt | None:
-    """An attempt that another process began, and that nothing carries out any more."""
-    for attempt in due:
-        worker_file = tree.worker_file(attempt)
-        if attempt.id not in begun and worker_file.exists():
-            kill_worker(worker_file)
-            return attempt
-    return None
+def _due(snapshot: Snapshot) -> tuple[Attempt, ...]:
+    """What is for us, also while an agent of the same group waits for a person."""
+    asked = snapshot.directive
+    if not isinstance(asked, Ask):
+        return for_us(snapshot)
+    return tuple(attempt for attempt in running(snapshot) if not attempt.step.by_client)
 
 
-def _next(tree: SessionTree, pool: WorkerPool, output: LiveOutput, snapshot: Snapshot) -> Snapshot:
+def _left_behind(tree: SessionTree, attempt: Attempt) -> bool:
+    """True if another process began the attempt, and nothing carries it out any more."""
+    worker_file = tree.worker_file(attempt)
+    if worker_file.exists():
+        kill_worker(worker_file)
+        return True
+    return False
+
+
+def _next(tree: SessionTree, pool: WorkerPool, asking: Asking, snapshot: Snapshot) -> Snapshot:
     """Wait for the next event; Interrupted if the work is not wanted any more."""
     try:
         event = pool.events.get(timeout=_GLANCE)
     except Empty:
         if cancel_requested():
             raise Interrupted from None
-        if not tree.changed():
+        if not asking.waiting and not tree.changed():
             return snapshot
         snapshot = tree.look()
-        if not set(pool.active) <= {attempt.id for attempt in running(snapshot)}:
+        asking.deliver(snapshot)
+        if not {*pool.active} - asking.waiting <= {attempt.id for attempt in running(snapshot)}:
             raise Interrupted from None
         return snapshot
     if event.attempt is None:
         return snapshot
-    if event.outcome is None:
-        output.on_output(event.attempt, event.line or event.notice)
+    if event.asked is not None:
+        return asking.journal(event.attempt, event.asked)
+    if event.outcome is None and not event.put_off:
+        asking.observer.on_output(event.attempt, event.line or event.notice)
         return snapshot
     pool.returned(event.attempt)
-    return tree.report(event.attempt.id, event.outcome)
+    return snapshot if event.outcome is None else tree.report(event.attempt.id, event.outcome)
 
 
 def _take_environment(bound: binding.Binding | None) -> None:
@@ -207,7 +227,7 @@ class _Abandoned:
         bound = binding.load(self.tree.private)
         if _driver(bound) != self.driver or (bound is not None and not binding.lives(bound)):
             return True
-        return self.tree.changed() and not for_us(self.tree.look())
+        return self.tree.changed() and not _due(self.tree.look())
 
 
 # ── its failure ─────────────────────────────────────────────────────────────────────────────

@@ -37,9 +37,10 @@ from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.kernel.answers import ParsedAnswer, read_answer
 from playbook_supervisor.kernel.directives import Ask, Attempt, Check, Finish, Outcome, Run
 from playbook_supervisor.kernel.gates import PASSED_ALONE, PLANNED
-from playbook_supervisor.kernel.model import Limits
+from playbook_supervisor.kernel.model import Limits, Step
 from playbook_supervisor.kernel.state import Change, Entry
 from playbook_supervisor.kernel.vocabulary import GateReason, Mode, Place, Resolution
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.sessions.files.principal import AUTONOMOUS, NO_ONE, Principal
 from playbook_supervisor.sessions.gate.gate_context import GateContext, gate_context
 from playbook_supervisor.sessions.steps.attempt_log import secret_values
@@ -77,6 +78,11 @@ class Asking:
     _waiting: dict[str, Attempt] = field(default_factory=dict)
 
     # ── requests of agents ──────────────────────────────────────────────────────────────────
+
+    @property
+    def waiting(self) -> frozenset[str]:
+        """The attempts whose agents wait for a reply."""
+        return frozenset(self._waiting)
 
     def journal(self, attempt: Attempt, request: agents.Request) -> Snapshot:
         """Open the gate for a request of the attempt's agent; its worker waits."""
@@ -183,14 +189,14 @@ class Asking:
 
 @dataclass(slots=True)
 class Runner:
-    """Drives one session; without an `agent`, one whose steps need none.
+    """Drives one session. `choose` gives the agent of a step under the settings of now, which a
+    person may change at a gate; without it, `agent` carries out all steps that need one.
 
     `wall` and `idle` are a step's deadlines in seconds, and `max_output_bytes` caps its output,
     unless the playbook sets others. `kill` ends workers that an earlier runner left behind, instead
     of waiting for them; `by` names the person who answers here. Without a terminal, an agent that
     asks waits for `patience` seconds. `before_launch` is called when a launch is journaled and
     copied; it may take until what it is given returns true, and what it raises ends the drive.
-    `choose` gives the agent under the settings of now: a person may take others over at a gate.
     """
 
     tree: SessionTree
@@ -206,7 +212,7 @@ class Runner:
     by: Principal = NO_ONE
     patience: float = 0.0
     before_launch: Callable[[Callable[[], bool]], None] | None = None
-    choose: Callable[[Snapshot], Agent | None] | None = None
+    choose: Callable[[Step, Config], Agent] | None = None
     _workers: WorkerPool = field(default_factory=WorkerPool)
     _asking: Asking = field(init=False)
     _secrets: tuple[str, ...] = field(default_factory=lambda: secret_values(os.environ))
@@ -314,11 +320,9 @@ class Runner:
     # ── work ────────────────────────────────────────────────────────────────────────────────
 
     def _launch(self, snapshot: Snapshot, attempt: Attempt) -> None:
-        if self.choose is not None:
-            self.agent = self.choose(snapshot)
         assignment = self._assignment(snapshot, attempt)
         continues = self._continues(snapshot, attempt)
-        job = job_of(assignment, self.agent, self.limits, continues=continues)
+        job = job_of(assignment, self._agent_of, self.limits, continues=continues)
         self._workers.launch(attempt, job, self.tree.log_file(attempt))
 
     def _assignment(self, snapshot: Snapshot, attempt: Attempt) -> Assignment:
@@ -326,12 +330,15 @@ class Runner:
         ends = self.before_launch is not None  # another machine may take over
         return Assignment(self.tree, snapshot, attempt, limits, self._secrets, ends)
 
+    def _agent_of(self, step: Step, config: Config) -> Agent:
+        if self.choose is not None:
+            return self.choose(step, config)
+        assert self.agent is not None  # noqa: S101 - who makes a runner gives it one
+        return self.agent
+
     def _continues(self, snapshot: Snapshot, attempt: Attempt) -> bool:
         """True if the attempt has asked, has the answer, and its conversation is here."""
-        run = at_work(snapshot.directive)
-        if self.agent is None or run is None or attempt.id not in run.continues:
-            return False
-        return can_continue(self._assignment(snapshot, attempt), self.agent)
+        return can_continue(self._assignment(snapshot, attempt), self._agent_of)
 
     def _await(self, snapshot: Snapshot, timeout: float | None = None) -> _Progress:
         event = self._next_event(timeout)

@@ -11,7 +11,7 @@ from pathlib import Path
 from playbook_supervisor.agents import protocol as agents
 from playbook_supervisor.agents.protocol import Agent, Budget, Call, Reply, Request
 from playbook_supervisor.drivers.budget import remaining
-from playbook_supervisor.errors import PlaybookError, StepError
+from playbook_supervisor.errors import AgentError, ArgumentError, PlaybookError, StepError
 from playbook_supervisor.executors import registry
 from playbook_supervisor.executors.protocol import (
     CAP,
@@ -26,17 +26,18 @@ from playbook_supervisor.executors.protocol import (
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.answers import words_of
 from playbook_supervisor.kernel.directives import Attempt, Outcome
-from playbook_supervisor.kernel.model import Limits
+from playbook_supervisor.kernel.model import Limits, Step
 from playbook_supervisor.kernel.state import INTERRUPTED, Entry, Gate
 from playbook_supervisor.kernel.tools import always_allowed
 from playbook_supervisor.kernel.vocabulary import Place as GatePlace
 from playbook_supervisor.project.commit_files import COMMIT
 from playbook_supervisor.project.expressions import references
 from playbook_supervisor.project.settings import isolation
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.project.settings.secrets import of_step
 from playbook_supervisor.records import as_mapping, replace
 from playbook_supervisor.sessions.store.session_changes import before
-from playbook_supervisor.sessions.store.snapshot import Snapshot, arg_values
+from playbook_supervisor.sessions.store.snapshot import Snapshot, arg_values, at_work
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.disk.files import contained
 from playbook_supervisor.system.disk.log_file import put
@@ -105,7 +106,11 @@ class Assignment:
         return self.session.config.orphans == "wait" and not self.ends
 
 
-def job_of(assignment: Assignment, agent: Agent | None, limits: Budget, *, continues: bool) -> Job:
+Choose = Callable[[Step, Config], Agent]
+"""The agent of a step under these settings. PlaybookError if there is none."""
+
+
+def job_of(assignment: Assignment, choose: Choose, limits: Budget, *, continues: bool) -> Job:
     """The job of the attempt. `limits` are the whole run's.
 
     `continues`: an agent goes on with the conversation in which it asked, if that is to be had.
@@ -113,12 +118,19 @@ def job_of(assignment: Assignment, agent: Agent | None, limits: Budget, *, conti
     attempt = assignment.attempt
     if not attempt.step.needs_agent:
         return executor_job(assignment)
-    assert agent is not None  # noqa: S101 - `commands.driving` chose one
     budget = remaining(limits, assignment.tree, assignment.snapshot, attempt)
+    name = attempt.step.agent
     try:
+        agent = choose(attempt.step, assignment.snapshot.config)
+        name = agent.name
         call = _call(assignment, budget, continues=continues)
+    except (AgentError, ArgumentError) as error:  # for instance, settings of now lack it
+        outcome = agents.failed(
+            "PB-AGENT-NONE", error.message, name=name, guidance=error.guidance, cause=error.code
+        )
+        return Job(lambda _: outcome, lambda _: outcome)
     except PlaybookError as error:
-        outcome = without_prompt(error, agent.name)
+        outcome = without_prompt(error, name)
         return Job(lambda _: outcome, lambda _: outcome)
     may_ask = assignment.session.config.permissions == "ask" and agents.asks(agent)
 
@@ -146,9 +158,14 @@ def _follow_pushed(assignment: Assignment) -> None:
             git_unattended.follow_pushed(checkout.find(assignment.tree.root))
 
 
-def can_continue(assignment: Assignment, agent: Agent) -> bool:
-    """True if the agent can go on with the conversation in which the attempt asked a person."""
+def can_continue(assignment: Assignment, choose: Choose) -> bool:
+    """True if the attempt has asked a person and has the answer, and its agent can go on with the
+    conversation."""
+    run = at_work(assignment.snapshot.directive)
+    if run is None or assignment.attempt.id not in run.continues:
+        return False
     with suppress(PlaybookError):
+        agent = choose(assignment.attempt.step, assignment.snapshot.config)
         return agents.can_continue(agent, _call(assignment, Budget(), continues=True))
     return False
 

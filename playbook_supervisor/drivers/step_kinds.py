@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from playbook_supervisor.agents import registry as agents_registry
-from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.drivers.budget import unkept
+from playbook_supervisor.drivers.run_agents import Agents, shares, shares_of, unknown
 from playbook_supervisor.errors import (
     ArgumentError,
     CheckError,
@@ -25,8 +25,7 @@ from playbook_supervisor.errors import (
 from playbook_supervisor.executors import registry as executors_registry
 from playbook_supervisor.executors.protocol import Project, Task
 from playbook_supervisor.formats.sanitize import printable
-from playbook_supervisor.kernel.model import CHECKPOINT, PLAYBOOK, SLASH, Playbook, Step
-from playbook_supervisor.kernel.vocabulary import Autonomy
+from playbook_supervisor.kernel.model import CHECKPOINT, CLIENT, PLAYBOOK, SLASH, Playbook, Step
 from playbook_supervisor.project.expressions.bound_conditions import must_exist
 from playbook_supervisor.project.expressions.json_schemas import find_mismatch, flaw, place
 from playbook_supervisor.project.expressions.loop_items import own_names, with_references
@@ -36,13 +35,13 @@ from playbook_supervisor.sessions.engine.work import filled_prompt, prompt_file
 from playbook_supervisor.system.disk.files import contained
 
 if TYPE_CHECKING:
-    from playbook_supervisor.agents.protocol import Agent
     from playbook_supervisor.project.settings.config import Config
     from playbook_supervisor.sessions.store.creation import RunRequest
 
 NO_CHILDREN: Mapping[str, Playbook] = MappingProxyType({})
 LACK = "PB-CHECK-MACHINE"
 _SCHEMA = "PB-CHECK-SCHEMA"
+_AGENT = "PB-CHECK-AGENT"
 _OTHER_AGENT = "Remove the limit, or set an agent that reports its usage."
 _CORRECT = "Correct it; `docs/executors.md` lists what each kind of step takes."
 
@@ -146,8 +145,9 @@ class Finding:
 
 
 def findings(playbook: Playbook, site: Site | None) -> Iterator[Finding]:
-    """All of them, in the order of the steps; then the limits that the settings' agent cannot
-    keep, unless it is the default one or cannot be used. Without a site, the faults alone."""
+    """All of them, in the order of the steps; then the agents that are not known or not here, and
+    the limits that one of them cannot keep, but for the default one of the settings. Without a
+    site, the faults alone."""
     for fault in faults(playbook, site):
         yield Finding(("steps", fault.index, *fault.path), fault.error)
     if site is None:
@@ -155,15 +155,37 @@ def findings(playbook: Playbook, site: Site | None) -> Iterator[Finding]:
     for lack in lacking(playbook, site.root):
         error = CheckError(LACK, lack.message, guidance=lack.guidance)
         yield Finding(("steps", lack.index, "command"), error, certain=False, fatal=lack.fatal)
-    if agents_registry.is_default(site.config.agent):
+    agents = Agents("", site.root, site.config)
+    defaults = {arg.name: arg.default or "" for arg in playbook.args}
+    for name, playbooks in shares(playbook, "", NO_CHILDREN, defaults).items():
+        yield from _of_agent(name, playbooks, agents, playbook)
+
+
+def _of_agent(
+    name: str, playbooks: tuple[Playbook, ...], agents: Agents, whole: Playbook
+) -> Iterator[Finding]:
+    path: tuple[str | int, ...] = ("steps",)
+    if not is_known(name):
+        return
+    if name:
+        ids = [step.id for step in whole.steps]
+        path = ("steps", ids.index(playbooks[0].steps[0].id), "agent")
+        if wrong := unknown(name, agents.config):
+            yield Finding(path, CheckError(_AGENT, wrong.message, guidance=wrong.guidance))
+            return
+    elif agents_registry.is_default(agents.config.agent):
         return
     try:
-        problem = unkept(agents_registry.choose("", site.config, site.root), playbook)
-    except PlaybookError:
+        agent = agents.named(name)
+    except PlaybookError as error:
+        if name:
+            cure = "Install it, or give the step another agent."
+            yield Finding(path, CheckError(LACK, error.message, guidance=cure), certain=False)
         return
-    if problem:
+    for problem in filter(None, (unkept(agent, each) for each in playbooks)):
         lacks = ArgumentError("PB-ARG-AGENT", problem, guidance=_OTHER_AGENT)
-        yield Finding(("steps",), lacks, certain=False)
+        yield Finding(path[:1], lacks, certain=False)
+        return
 
 
 def require_executable(
@@ -191,41 +213,10 @@ def _require_sound(playbook: Playbook, site: Site, values: Mapping[str, str] | N
         raise kind(error.code, message, where=playbook.name, guidance=error.guidance)
 
 
-def needs_agent(
-    playbook: Playbook, spec: str = "", children: Mapping[str, Playbook] = NO_CHILDREN
-) -> bool:
-    """True if a run has to have an agent: one is named (`--agent`), or a step needs one.
-
-    `children` are the playbooks that its steps can reach, by name.
-    """
-    if spec:
-        return True
-    due = [playbook]
-    for each in due:
-        runs = [step for step in each.steps if step.autonomy is not Autonomy.SKIP]
-        if any(step.needs_agent for step in runs):
-            return True
-        below = dict.fromkeys(step.child for step in runs if step.child in children)
-        due += [children[name] for name in below if children[name] not in due]
-    return False
-
-
-def run_needs_agent(request: RunRequest) -> bool:
-    """True if a step of the run, or of a playbook that it can reach, needs an agent."""
-    return needs_agent(request.tightened, children=request.tightened_children)
-
-
-def agent_for(
-    playbook: Playbook,
-    spec: str,
-    config: Config,
-    root: Path,
-    children: Mapping[str, Playbook] = NO_CHILDREN,
-) -> Agent | None:
-    """The chosen agent; None if none is needed. Errors as `agents.registry.choose`."""
-    if not needs_agent(playbook, spec, children):
-        return None
-    return choose(spec, config, root)
+def run_needs_client(request: RunRequest) -> bool:
+    """True if an agent of the client carries out a step, where a client drives the session."""
+    found = shares_of(request)
+    return "" in found or CLIENT in found
 
 
 class _Look:

@@ -35,6 +35,8 @@ PLAYBOOK = "playbook"  # the namespace of a step that runs another playbook, its
 MAX_DEPTH = 10  # the greatest depth of children, unless the playbook says otherwise
 AGENT_NAMESPACES = frozenset({SLASH, "markdown", "prompt"})
 """The namespaces whose steps an agent carries out; executors carry out all others."""
+CLIENT = "claude"
+"""The agent whose subagents carry out the steps of a session that a client drives."""
 
 
 class Arg(Record):
@@ -112,6 +114,7 @@ class Step(Record):
     `build[1]`, `build[2]` and so on, whose `item` are names and the values that they stand for, and
     which may say why they are `passed_over`.
     `cache` names the files on which its output depends, if a recorded one may stand in for a run.
+    `agent` is the name of the agent that carries it out, if that is not the run's.
     `also: uncommitted` lets a `commit` take what was there before the session.
     With `undo`, what a failed attempt has changed and committed is undone before the run goes on.
     Text is empty if the playbook does not set it.
@@ -122,6 +125,7 @@ class Step(Record):
     autonomy: Autonomy
     error_policy: ErrorPolicy
     args: str = ""
+    agent: str = ""
     model: str = ""
     preconditions: tuple[str, ...] = ()
     postconditions: tuple[str, ...] = ()
@@ -187,6 +191,11 @@ class Step(Record):
     @property
     def needs_agent(self) -> bool:
         return self.namespace in AGENT_NAMESPACES
+
+    @property
+    def by_client(self) -> bool:
+        """True if an agent of the client carries it out where a client drives the session."""
+        return self.needs_agent and self.agent in ("", CLIENT)
 
 
 Phase = tuple[Step, ...]

@@ -146,14 +146,14 @@ class TestWhatIsMissing:
         (newcomer.root / ".agents/skills/speckit-plan/SKILL.md").unlink()
         done = newcomer.playbook("run", "auto-speckit", FEATURE, "--agent", "opencode")
         assert done.code == 1
-        assert "auto-speckit needs commands that are not installed for opencode: " in done.err
+        assert "the agent opencode needs commands that are not installed for it: " in done.err
         assert "/speckit.plan" in done.err
         assert ".opencode/commands, " in done.err
         assert newcomer.sessions == []
         planned = newcomer.playbook(
             "run", "auto-speckit", FEATURE, "--agent", "opencode", "--dry-run"
         )
-        assert "not installed for opencode: /speckit.plan" in planned.out + planned.err
+        assert "not installed for it: /speckit.plan" in planned.out + planned.err
         assert ".agents/skills/speckit-tasks/SKILL.md" in planned.out
 
     def test_check_looks_where_the_settings_agent_does(self, newcomer: Project) -> None:
@@ -223,3 +223,19 @@ class TestDoctor:
         (newcomer.root / ".agents/skills/speckit-plan/SKILL.md").unlink()
         found = self.line(newcomer, "slash commands")
         assert "/speckit.plan (for auto-speckit): not found where kimi reads commands" in found
+
+    def test_looks_for_the_commands_of_a_steps_own_agent_in_its_folders(
+        self, newcomer: Project
+    ) -> None:
+        newcomer.playbook("init", "--yes", "--agent", "codex")
+        text = newcomer.read(".playbooks/playbooks/auto-speckit.yaml")
+        text = text.replace("command: /speckit.plan\n", "command: /speckit.plan\n    agent: kimi\n")
+        newcomer.write(".playbooks/playbooks/auto-speckit.yaml", text)
+        settle(newcomer, "qwen")
+        assert "PB-CHECK-COMMAND" not in newcomer.playbook("check").out
+        (newcomer.root / ".agents/skills/speckit-plan/SKILL.md").unlink()
+        found = newcomer.playbook("check").out
+        assert "`/speckit.plan` was not found where kimi reads commands: .kimi-code/" in found
+        assert "/speckit.plan (for auto-speckit): not found where kimi" in self.line(
+            newcomer, "slash commands"
+        )

@@ -287,6 +287,22 @@ def test_a_worker_leaves_what_its_settings_do_not_allow(
     assert (row.state, row.error, row.failures) == (State.QUEUED, code, 1)
 
 
+@pytest.mark.parametrize("named", ["claude", "'{{who}}'"])
+def test_a_worker_may_have_to_allow_the_agents_of_steps(fleet: Fleet, named: str) -> None:
+    steps = "steps:\n  - {id: a, command: prompt, agent: NAMED, with: {text: A}}\n"
+    args = "args: [{name: who, description: An agent, required: false, default: claude}]\n"
+    head = f'description: Work\nversion: "1.2"\n{args}'
+    text = f"name: two\n{head}{steps.replace('NAMED', named)}"
+    fleet.project.write(".playbooks/playbooks/two.yaml", text)
+    fleet.project.commit("Two agents")
+    fleet.project.git("push", "-q")
+    session = fleet.submit("two", agent="exec:true")
+    fleet.settle(agents=("exec",))
+    row = fleet.advance(session)
+    assert (row.state, row.error) == (State.QUEUED, "PB-FLEET-SETTINGS")
+    assert any("do not allow the agent claude" in line for line in fleet.logged)
+
+
 def test_a_limit_of_the_worker_is_one_that_the_agent_must_keep(fleet: Fleet) -> None:
     session = fleet.submit()
     fleet.settle(max_cost_usd=2.5)

@@ -158,6 +158,7 @@ def steps(draw: st.DrawFn) -> Step:
         autonomy=draw(st.sampled_from([*Autonomy])),
         error_policy=draw(st.sampled_from(error_policies)),
         args=draw(texts),
+        agent=draw(st.sampled_from(["", "codex"])),
         model=draw(st.sampled_from(["", "opus", "sonnet"])),
         preconditions=tuple(draw(st.lists(st.sampled_from([*Condition]), max_size=2))),
         postconditions=tuple(draw(st.lists(st.sampled_from([*Condition]), max_size=2))),

@@ -40,6 +40,8 @@ def lines(plan: RunPlan, *, colour: bool = False, width: int = 0) -> Iterator[st
     paint = _Paint(colour, max(width - _INDENT, _NARROWEST) if width else _LINE)
     steps = [planned for phase in plan.phases for planned in phase]
     agent = f"agent {first_line(plan.agent)}" if plan.agent else "no agent"
+    if not plan.agent and any(planned.agent for phase in plan.phases for planned in phase):
+        agent = "the agents of its steps"
     feature = f" on {first_line(plan.feature)}" if plan.feature else ""
     mode = ", autonomous" if plan.mode is Mode.AUTONOMOUS else ""
     title = f"{plan.playbook.name}{feature} · {counted(len(steps), 'step')} · {agent}{mode}"
@@ -100,6 +102,7 @@ def _step(
         return
     words = [paint(step.id, _BOLD), first_line(f"{planned.command} {planned.args}", _LINE)]
     words += [f"({step.model})"] if step.model else []
+    words += [f"by {planned.agent}"] if planned.agent else []
     yield f"{number:>2}  {'  '.join(words)}{together}"
     if step.title:
         yield f"      {paint(first_line(step.title, paint.room), _DIM)}"
@@ -312,6 +315,7 @@ def _step_shape(planned: PlannedStep, root: Path) -> dict[str, Any]:
         **({"closed": True} if found and found.closed else {}),
         **({"hidden": True} if found and found.hidden else {}),
         "args": planned.args,
+        **({"agent": planned.agent} if planned.agent else {}),
         "autonomy": step.autonomy,
         "error_policy": step.error_policy.written,
         "preconditions": [

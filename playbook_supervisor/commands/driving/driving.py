@@ -11,11 +11,18 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from playbook_supervisor.agents import registry
-from playbook_supervisor.agents.protocol import Agent, Budget, command_layout
+from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.commands import locate, overview
 from playbook_supervisor.commands.driving import protocol
 from playbook_supervisor.commands.driving.preflight import preflight
-from playbook_supervisor.drivers import budget, clearance, driver_lock, gate_answer, own_agents
+from playbook_supervisor.drivers import (
+    budget,
+    clearance,
+    driver_lock,
+    gate_answer,
+    own_agents,
+    run_agents,
+)
 from playbook_supervisor.drivers.claude_code import authorization, gates, permissions
 from playbook_supervisor.drivers.claude_code.context import DirectiveDetails
 from playbook_supervisor.drivers.driver_lock import Request
@@ -28,13 +35,13 @@ from playbook_supervisor.drivers.observers import (
     Observer,
     Prompter,
 )
-from playbook_supervisor.drivers.step_kinds import agent_for, require_executable
+from playbook_supervisor.drivers.run_agents import Agents
+from playbook_supervisor.drivers.step_kinds import require_executable
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import phases
 from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
-from playbook_supervisor.project.command_layouts import CLAUDE
 from playbook_supervisor.project.playbooks.playbook_file import PlaybookFile
 from playbook_supervisor.project.settings import isolation
 from playbook_supervisor.project.settings.config import ISOLATION, Config
@@ -156,15 +163,12 @@ def run(
     request = creation.prepare(store, reference, args, start=start)
     drive = as_started(drive, store, request)
     isolation.admit(drive.isolation, request.config)
-    children = request.tightened_children
-    agent = agent_for(request.tightened, drive.agent, request.config, root, children)
+    shares = run_agents.shares_of(request, drive.agent)
+    agents = run_agents.chosen(shares, drive.agent, request.config, root)
     require_executable(request, root, start=start, machine=root)
-    if agent is not None:
-        limits = drive.limits or budget.NO_LIMITS
-        budget.require_enforceable(agent, limits, (request.tightened, *children.values()))
-        request.require_commands(root, layout=(layout := command_layout(agent)))
-        if layout == CLAUDE:
-            permissions.require_allowed(request.all_playbooks, root, conversation=False)
+    run_agents.admit(agents, shares, request, root, drive.limits or budget.NO_LIMITS)
+    of_claude = run_agents.of_claude(agents, shares)
+    permissions.require_allowed(of_claude, root, conversation=False)
     driver = driver_of(drive, root, start)
     session_id = creation.begin(store, request, start=start, driver=driver)
     observer = observer or Observer()
@@ -173,8 +177,9 @@ def run(
         observer.on_notice(warning)
     tree = SessionTree(store, session_id)
     config = _told_settings(tree, observer)
-    agent = agent_for(request.tightened, drive.agent, config, root, children)
-    return _drive(tree, config, agent, drive, observer, prompter, start=start)
+    if config != request.config:
+        agents = run_agents.chosen(shares, drive.agent, config, root)
+    return _drive(tree, agents, drive, observer, prompter, start=start)
 
 
 def begin(
@@ -190,6 +195,7 @@ def begin(
     request = creation.prepare(store, reference, args, start=start)
     request.require_commands(root, inside=True)
     require_executable(request, root, start=start, machine=root)
+    run_agents.admit_beside_client(request, root)
     if inside:
         authorization.require_isolation(request.config)
         permissions.require_allowed(request.all_playbooks, root, conversation=True)
@@ -256,14 +262,15 @@ def resume(
         locate.require_human(store, session_id, "resume --isolation")
     asked, drive = drive.limits or budget.NO_LIMITS, _as_before(drive, known, store.checkout.root)
     playbook = tree.look().state.playbook
-    if agent := agent_for(playbook, drive.agent, config, tree.root, children):
+    shares = run_agents.shares(playbook, drive.agent, children, manifest.args)
+    agents = run_agents.chosen(shares, drive.agent, config, tree.root)
+    for agent in agents.all:
         budget.require_enforceable(agent, asked)
         if said := budget.unenforceable(agent, drive.limits or budget.NO_LIMITS):
             observer.on_notice(said)
     result = _drive(
         tree,
-        config,
-        agent,
+        agents,
         drive,
         observer,
         prompter,
@@ -396,8 +403,7 @@ def _notice(store: DiskStore, session_id: str) -> str:
 
 def _drive(
     tree: SessionTree,
-    config: Config,
-    agent: Agent | None,
+    agents: Agents,
     drive: DriveOptions,
     observer: Observer,
     prompter: Prompter | None,
@@ -406,20 +412,15 @@ def _drive(
     retry: bool = False,
     before_launch: clearance.Ask | None = None,
 ) -> DriveResult:
-    store, private = tree.store, tree.private
+    store, private, config = tree.store, tree.private, agents.config
     if missing := isolation.admit(drive.isolation, config):
         observer.on_notice(missing)
     observer = _with_absent_people(observer, tree, config)
     if own_agents.above(store.checkout):
         prompter = None  # an agent has made the terminal
     authorization.take_over(store.checkout, private, os.environ)
-    with driver_lock.driving(private, drive.agent or (agent.name if agent else "none")):
+    with driver_lock.driving(private, drive.agent or agents.label):
         driver_lock.end_detached(private)
-
-        def choose(snapshot: Snapshot) -> Agent | None:
-            if agent is None or snapshot.config == config:
-                return agent
-            return registry.choose(drive.agent, snapshot.config, tree.root)
 
         def first() -> Snapshot:
             tree.hold()
@@ -427,7 +428,7 @@ def _drive(
 
         runner = Runner(
             tree,
-            agent,
+            None,
             observer,
             prompter,
             mode=drive.mode or Mode.MANUAL,
@@ -439,7 +440,7 @@ def _drive(
             by=_person(store) if prompter else NO_ONE,
             patience=config.patience if drive.patience is None else drive.patience,
             before_launch=before_launch,
-            choose=choose,
+            choose=agents.of,
         )
         return runner.drive(first)
 

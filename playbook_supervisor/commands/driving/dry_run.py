@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playbook_supervisor.agents import registry
-from playbook_supervisor.agents.protocol import command_layout
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving.driving import DriveOptions, as_started
 from playbook_supervisor.commands.driving.preflight import preflight
-from playbook_supervisor.drivers import budget
+from playbook_supervisor.drivers import budget, run_agents
 from playbook_supervisor.drivers.claude_code import authorization
-from playbook_supervisor.drivers.step_kinds import needs_agent, require_executable
+from playbook_supervisor.drivers.run_agents import Agents
+from playbook_supervisor.drivers.step_kinds import require_executable
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel import tools
 from playbook_supervisor.kernel.directives import Answer, Probed
@@ -51,7 +51,8 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One step as it would run: `step` is as tight as the policies make it.
+    """One step as it would run: `step` is as tight as the policies make it, and `agent` the name
+    of its agent, empty for that of the run.
 
     `command` is what a person would type, without its arguments; `found` is that slash command as
     it is installed, if it is one and it is there; `runs` is false for a step that the playbook
@@ -61,6 +62,7 @@ class PlannedStep:
     """
 
     step: Step
+    agent: str
     command: str
     found: InstalledCommand | None
     args: str
@@ -79,9 +81,9 @@ class RunPlan:
     """The plan of `run` here, phase by phase, and why it would refuse.
 
     `file` is relative to the repository's top. `agent` is a name or, where none can be used, what
-    was asked for; it is empty if no step needs one. `adopts` is a pending session that it would
-    continue. `missing` and `warnings` are sentences; `refusals` are the errors that `run` would end
-    with, in its order.
+    was asked for; it is empty if each step that needs one names its own, or none does. `adopts` is
+    a pending session that it would continue. `missing` and `warnings` are sentences; `refusals` are
+    the errors that `run` would end with, in its order.
     """
 
     playbook: Playbook
@@ -119,15 +121,22 @@ def plan(
     request = creation.prepare(store, reference, args, start=start)
     drive = as_started(drive, store, request)
     refusals: list[PlaybookError] = []
-    agent_name, layout = _agent(drive, request, root, refusals)
+    shares = run_agents.shares_of(request, drive.agent)
+    agents = _chosen(shares, drive, request, root, refusals)
     with _noting(refusals):
         isolation.admit(drive.isolation, request.config)
     with _noting(refusals):
         require_executable(request, root, start=start, machine=root)
+    own = ""
+    if "" in shares:
+        own = agents.named("").name if agents else drive.agent or request.config.agent
     with _noting(refusals):
-        request.require_commands(root, layout=layout)
+        if agents is not None:
+            run_agents.admit(agents, shares, request, root, drive.limits or budget.NO_LIMITS)
+        elif own == registry.DEFAULT:
+            request.require_commands(root)
     pending = _pending_session(store, request, refusals)
-    phases = _phases(store, request, start, layout or CLAUDE)
+    phases = _phases(store, request, start, drive.agent, own)
     needs = preflight(request.all_playbooks, root, request.config, start)
     held_up = _speckit_elsewhere(phases, root, request, refusals)
     return RunPlan(
@@ -138,7 +147,7 @@ def plan(
         branch=store.checkout.branch,
         args=request.args,
         mode=drive.mode or Mode.MANUAL,
-        agent=agent_name,
+        agent=own,
         phases=phases,
         adopts=pending,
         missing=(*_missing(phases), *held_up),
@@ -155,20 +164,18 @@ def _noting(refusals: list[PlaybookError]) -> Iterator[None]:
         refusals.append(error)
 
 
-def _agent(
-    drive: DriveOptions, request: RunRequest, root: Path, refusals: list[PlaybookError]
-) -> tuple[str, str]:
-    """The agent's name, and whose command files it reads; empty if that is not known."""
-    if not needs_agent(request.tightened, drive.agent, request.tightened_children):
-        return "", ""
-    name = drive.agent or request.config.agent
-    layout = registry.layout_of(name, request.config, root) if name else ""
-    with _noting(refusals):
-        agent = registry.choose(drive.agent, request.config, root)
-        name, layout = agent.name, command_layout(agent)
-        playbooks = (request.tightened, *request.tightened_children.values())
-        budget.require_enforceable(agent, drive.limits or budget.NO_LIMITS, playbooks)
-    return name, layout
+def _chosen(
+    shares: run_agents.Shares,
+    drive: DriveOptions,
+    request: RunRequest,
+    root: Path,
+    refusals: list[PlaybookError],
+) -> Agents | None:
+    try:
+        return run_agents.chosen(shares, drive.agent, request.config, root)
+    except PlaybookError as error:
+        refusals.append(error)
+        return None
 
 
 def _pending_session(store: DiskStore, request: RunRequest, refusals: list[PlaybookError]) -> str:
@@ -212,7 +219,7 @@ def _speckit_elsewhere(
 
 
 def _phases(
-    store: DiskStore, request: RunRequest, start: str, layout: str
+    store: DiskStore, request: RunRequest, start: str, spec: str, own: str
 ) -> tuple[tuple[PlannedStep, ...], ...]:
     playbook, policy = request.tightened, request.policy or Policy()
     root = store.checkout.root
@@ -228,7 +235,16 @@ def _phases(
     now = {condition: _now(condition, workspace) for condition in asked}
     tightenings = effects(request.playbook, policy)
     asks_for = tools.lacking_in(step for step in playbook.steps if runs.get(step.id))
-    index = CommandIndex(root, home=Path.home(), layout=layout)
+    indexes: dict[str, CommandIndex] = {}
+
+    def installed(step: Step) -> InstalledCommand | None:
+        """As it is installed for the step's agent; of one that is not known, for Claude Code."""
+        spec_of_step = run_agents.name_of(step, spec) or own
+        layout = registry.layout_of(spec_of_step, request.config, root) or CLAUDE
+        if layout not in indexes:
+            indexes[layout] = CommandIndex(root, home=Path.home(), layout=layout)
+        return indexes[layout].resolve(step.command)
+
     values, children = playbook.values(request.args), request.tightened_children
 
     def planned(step: Step) -> PlannedStep:
@@ -241,8 +257,9 @@ def _phases(
         ]
         return PlannedStep(
             step=step,
+            agent=run_agents.name_of(step, spec),
             command=shown(step.command, with_references(values, step)),
-            found=index.resolve(step.command),
+            found=installed(step),
             args=_args(step, values),
             runs=goes,
             preconditions=tuple(

@@ -32,7 +32,8 @@ from playbook_supervisor.commands.worktrees.worktree import (
 from playbook_supervisor.drivers.claude_code import hook_script, settings
 from playbook_supervisor.drivers.claude_code.marker import SCRIPT
 from playbook_supervisor.drivers.claude_code.permissions import plugin_enabled
-from playbook_supervisor.drivers.step_kinds import require_executable, run_needs_agent
+from playbook_supervisor.drivers.run_agents import require_known
+from playbook_supervisor.drivers.step_kinds import require_executable, run_needs_client
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
@@ -110,6 +111,7 @@ def start(
             asked = _Asked(branch, driver.agent, client=client)
             run, on_branch, in_client = _check(store, reference, args, from_base, session_id, asked)
             isolated.admit(isolation, run.config)
+            require_known(run, driver.agent)
             if driver.agent:
                 there = registry.with_absolute_path(driver.agent, here.root)
                 registry.choose(there, run.config, here.root)
@@ -296,7 +298,7 @@ class _Preflight:
 
     def require(self, run: RunRequest, branch: str) -> None:
         """GitError PB-GIT-BASE if commands, settings or the first step's needs are missing."""
-        missing = list(self._missing_files()) if self.client or run_needs_agent(run) else []
+        missing = list(self._missing_files()) if self.client or run_needs_client(run) else []
         if missing and {*missing} <= _HOOKS and self._settings_outdated():
             files = " and ".join(missing)
             message = f"hooks in {files} are missing or changed on {self.base.name}"

@@ -31,6 +31,7 @@ from playbook_supervisor.drivers.claude_code.context import (
     prepared,
     process,
 )
+from playbook_supervisor.drivers.run_agents import admit_beside_client
 from playbook_supervisor.drivers.step_kinds import require_executable
 from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.formats.sanitize import counted, first_line
@@ -39,7 +40,7 @@ from playbook_supervisor.project.slash_commands import SUPERVISING, CommandIndex
 from playbook_supervisor.sessions.files import principal
 from playbook_supervisor.sessions.store import creation, selection, settings_in_force
 from playbook_supervisor.sessions.store.disk_store import DiskStore
-from playbook_supervisor.sessions.store.snapshot import Snapshot, for_us, running
+from playbook_supervisor.sessions.store.snapshot import Snapshot, at_work, for_us, running
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.disk.files import read_bytes, remove, write_atomically
 from playbook_supervisor.system.git.checkout import Checkout
@@ -154,6 +155,7 @@ def _run(typed: TypedCommand) -> HookReply:
     authorization.require_isolation(request.config)
     root = typed.store.checkout.root
     require_executable(request, root, start=start, machine=root)
+    admit_beside_client(request, root)
     permissions.require_allowed(request.all_playbooks, root, conversation=True)
     session_id = creation.begin(typed.store, request, start=start, exports=False)
     tree = client_tree(typed.store, session_id)
@@ -221,10 +223,13 @@ def _recover(
     """
     waits = former is not None and former.pid == typed.pid and not former.stalled
     given = set() if former is None else set(former.workers)
+    run = at_work(snapshot.directive)
     detached = driver_lock.detached_works(tree.private)
     for member in running(snapshot):
-        if not member.step.needs_agent and (detached or not tree.worker_file(member).exists()):
-            continue  # `playbook next --wait` waits for it, or begins it
+        continued = run is not None and member.id in run.continues
+        begun = tree.worker_file(member).exists() and not continued
+        if not member.step.by_client and (detached or not begun):
+            continue  # `playbook next --wait` waits for it, begins it or goes on with it
         if worker_alive(tree.worker_file(member)):
             raise StateError(
                 "PB-STATE-DRIVEN",

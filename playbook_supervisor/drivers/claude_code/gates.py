@@ -156,8 +156,9 @@ def record_answer(
     """Journal the person's decision with their words and git identity, and reply what follows.
 
     If a policy does not let them answer, or they have not seen the settings that they take over,
-    they are told so and nothing is journaled. An agent that
-    asked worked for another driver, which has gone: its attempt is lost, and another one follows.
+    they are told so and nothing is journaled. An agent
+    that asked worked for another driver, which has gone: its attempt is lost, and another one
+    follows, unless the step names an agent, which goes on behind `next --wait`.
     """
     from playbook_supervisor.drivers import gate_answer
 
@@ -169,7 +170,8 @@ def record_answer(
             raise
         message = f"playbook: {refused.message} [{refused.code}]. {refused.guidance}"
         return HookReply(event, note=message, shown=message)
-    if gate.place is Place.DURING and reply.resolution is not Resolution.ABORT:
+    lost = gate.place is Place.DURING and gate.member.step.by_client
+    if lost and reply.resolution is not Resolution.ABORT:
         before = hook.tree.lose(gate.member).after(before)
     hook.progress()
     hook.bound.turn = "supervised"

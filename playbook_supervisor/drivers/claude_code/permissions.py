@@ -154,7 +154,7 @@ def _needed(step: Step, *, conversation: bool) -> Mapping[str, tuple[str, ...]]:
     own = {rule.partition("(")[0].strip(): ("",) for rule in step.tools or ()}
     if not conversation:
         return own
-    if not step.needs_agent:
+    if not step.by_client:
         return {"Bash": _BY_CONVERSATION}
     command = step.command.removeprefix("/").partition(" ")[0]
     skill = {"Skill": (command,), "Bash": ("",)} if step.namespace == SLASH else {}

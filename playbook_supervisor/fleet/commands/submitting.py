@@ -21,6 +21,7 @@ from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.drivers import own_agents
+from playbook_supervisor.drivers.run_agents import require_known
 from playbook_supervisor.drivers.step_kinds import require_executable
 from playbook_supervisor.errors import (
     ArgumentError,
@@ -265,6 +266,7 @@ class _Beginning:
         root, drive = store.checkout.root, self._submission.drive
         request = self._prepared(clone)
         require_executable(request, root)
+        require_known(request, drive.agent)
         if registry.is_default(drive.agent or request.config.agent):
             request.require_commands(root)
         creation.point_speckit(root, request)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from playbook_supervisor import __version__
 from playbook_supervisor.agents import registry
-from playbook_supervisor.drivers import clearance, driver_lock, gate_answer
+from playbook_supervisor.drivers import clearance, driver_lock, gate_answer, run_agents
 from playbook_supervisor.drivers.driver_lock import Request
 from playbook_supervisor.errors import (
     ArgumentError,
@@ -459,14 +459,20 @@ class _Child:
         return snapshot.manifest.status is SessionStatus.FAILED and self._keeper.lease.row.retry
 
     def _require_admitted(self, snapshot: Snapshot) -> None:
-        config = snapshot.config
-        spec = snapshot.manifest.driver.agent or config.agent or "claude"
-        kind = registry.kind_of(spec, config)
-        if not self._worker.settings.admits_agent(kind):
-            raise FleetError(
-                "PB-FLEET-SETTINGS",
-                f"the settings of worker {self._worker.name} do not allow the agent {kind}",
-            )
+        config, manifest = snapshot.config, snapshot.manifest
+        spec = manifest.driver.agent or config.agent or "claude"
+        with snapshot.store.open(manifest.session_id) as opened:
+            children = opened.pinned.tightened_children
+        playbook = snapshot.state.playbook
+        named = run_agents.shares(playbook, manifest.driver.agent, children, manifest.args)
+        for name in ("", *named):
+            kind = registry.kind_of(name or spec, config)
+            if not self._worker.settings.admits_agent(kind):
+                raise FleetError(
+                    "PB-FLEET-SETTINGS",
+                    f"the settings of worker {self._worker.name} do not allow the agent "
+                    f"{first_line(kind, 60)}",
+                )
 
     @property
     def _resume(self) -> list[str]:

@@ -1,5 +1,7 @@
 """The conditions of a playbook with the values of its args: `file_exists=docs/{{feature}}.md`.
 
+So are the names of its steps' agents.
+
 A condition with a parameter that is nothing but an arg without a value is not asked; of a list of
 patterns only that one is dropped. So an optional arg can name the check that a project may lack.
 The `outputs` of a step are postconditions: each is a `file_exists`.
@@ -26,16 +28,23 @@ _ONE_ARG = r"\{\{\s*([^{}\s]*)\s*\}\}\Z"
 
 
 def bound(playbook: Playbook, values: Mapping[str, str]) -> Playbook:
-    """The playbook with every `{{arg}}` in its conditions and outputs replaced.
+    """The playbook with every `{{arg}}` in its conditions, outputs and agents replaced.
 
     CheckError PB-CHECK-RULE for an arg that is not declared, or quotes in `cli …` that do not
     close.
     """
     made = (*playbook.outputs, *(each for step in playbook.steps for each in step.outputs))
-    if not made and not any(_BRACES in name for name in _of(playbook)):
+    named = (*_of(playbook), *(step.agent for step in playbook.steps))
+    if not made and not any(_BRACES in name for name in named):
         return playbook
     values = {**{arg.name: "" for arg in playbook.args}, **values}
-    steps = tuple(step if step.for_each else bound_step(step, values) for step in playbook.steps)
+    steps = tuple(
+        replace(
+            step if step.for_each else bound_step(step, values),
+            agent=interpolate(step.agent, values).strip(),
+        )
+        for step in playbook.steps
+    )
     return replace(playbook, steps=steps, outputs=_paths(playbook.outputs, values))
 
 

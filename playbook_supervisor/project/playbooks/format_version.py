@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 VERSION = "PB-CHECK-VERSION"
 VERSIONS = FIRST, SECOND, NEWEST = FIRST_VERSION, "1.1", "1.2"
-NEWEST_KEYS = frozenset({"also", "undo", "on_fail"})
+NEWEST_KEYS = frozenset({"agent", "also", "undo", "on_fail"})
 """The keys of steps that 1.2 adds."""
 _NEWEST_FACT = r"\$[a-z0-9][a-z0-9-]*\.(failed|done)\b"
 
@@ -93,6 +93,9 @@ _Use = tuple[Path, str, bool]
 
 def _uses(data: Thing) -> Iterator[_Use]:
     yield from _keys("playbook", data, ())
+    defaults = data.get("defaults")
+    if isinstance(defaults, dict) and "agent" in defaults:
+        yield ("defaults", "agent"), "`agent`", True
     for index, arg in things(data, "args"):
         yield from _keys("arg", arg, ("args", index))
     for index, step in things(data, "steps"):

@@ -48,6 +48,7 @@ def violations(data: Thing, document: Document) -> Iterator[Problem]:
             mapped = place[2:4] == ("with", "args") and _runs_child(step)
             passes = mapped and is_reference(text.strip())
             yield from _args(document, place, text, args, item=text_of(loop, "as"), passes=passes)
+        yield from _args(document, (*path, "agent"), text_of(step, "agent"), args)
         yield from _outputs_in_words(document, data, step, (*path, "command"))
         yield from _list(document, data, index, (*path, "for_each", "in"), text_of(loop, "in"))
         yield from _earlier(document, data, index, (*path, "stdin"), text_of(step, "stdin"))
@@ -59,6 +60,9 @@ def violations(data: Thing, document: Document) -> Iterator[Problem]:
         if where := text_of(loop, "where"):
             yield from _where(document, (*path, "for_each", "where"), where, text_of(loop, "as"))
         yield from _back(document, data, index)
+    if isinstance(data.get("defaults"), dict):
+        stated = text_of(data["defaults"], "agent")
+        yield from _args(document, ("defaults", "agent"), stated, args)
     for place, text in _strings(data.get("outputs"), ("outputs",)):
         yield from _args(document, place, text, args)
     yield from _loops(document, data, args)

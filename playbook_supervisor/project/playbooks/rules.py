@@ -47,12 +47,14 @@ _MISPLACED = {
     "with": "Put the arguments of a slash command into `args`.",
     "stdin": "Only a program, a request or a prompt reads the output of another step.",
     "args": "Write what follows the namespace into `command`, and the rest under `with`.",
+    "agent": "Remove it: no agent carries out this step.",
     "model": "Remove it: no model carries out this step.",
     "also": "Remove it: only a `commit` takes files that were there before.",
     "tools": "Remove it: only the agent of a `prompt` or `markdown` step has tools to choose.",
 }
 _NOTHING_RUNS = {
     "stdin": "Write the reference into `preview`, under `with`.",
+    "agent": "Remove it: a checkpoint runs nothing.",
     "approval": "Remove it: a checkpoint asks a person in any case.",
     "checkpoint": "Remove it: the step is a checkpoint itself.",
     **dict.fromkeys(
@@ -68,7 +70,9 @@ _CHILD_RUNS = {
         ("output", "output_schema"),
         "Remove it: `$id.json` has `session`, `status` and `output` in any case.",
     ),
-    **dict.fromkeys(("model", "tools", "also"), "Write it into the steps of that playbook."),
+    **dict.fromkeys(
+        ("agent", "model", "tools", "also"), "Write it into the steps of that playbook."
+    ),
     **dict.fromkeys(fields(Limits), "Write it into the steps or the `limits` of that playbook."),
 }
 _CHILD_REFERENCE = r"(?:[A-Za-z0-9._-]+/)*[A-Za-z0-9._-]+"
@@ -153,6 +157,7 @@ def _misplaced(document: Document, data: Thing) -> Iterator[Problem]:
             "with": is_slash,
             "stdin": is_slash,
             "args": is_prompt or is_executor,
+            "agent": is_executor,
             "model": is_executor,
             "tools": is_slash or is_executor,
             "also": namespace != COMMIT,

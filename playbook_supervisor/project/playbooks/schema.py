@@ -16,6 +16,7 @@ from playbook_supervisor.formats.located import Data, Document, Path, Plain, yam
 from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem, once, problem_of, refusal
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import (
+    AGENT_NAMESPACES,
     CHECKPOINT,
     MAX_DEPTH,
     MOST_ITEMS,
@@ -58,7 +59,8 @@ _LEAST = {"name": "a", "description": "a", "version": "1.1", "args": []}
 _UNSAID = {"autonomy": "auto", "error_policy": "gate"}
 """The step's keys that a file of version 1.2 need not say."""
 _NAMES = frozenset(
-    {"name", "id", "command", "model", "parallel_group", "version", "stdin", "in", "as", "back_to"}
+    {"name", "id", "command", "agent", "model", "parallel_group", "version", "stdin", "in", "as"}
+    | {"back_to"}
 )
 Examined = tuple[Playbook | None, tuple[Problem, ...], Document | None]
 
@@ -260,6 +262,7 @@ def _step(data: dict[str, Any]) -> Step:
         autonomy=Autonomy(data["autonomy"]),
         error_policy=ErrorPolicy.read(data["error_policy"]),
         args=data.get("args", ""),
+        agent=data.get("agent", "") if _has_agent(data["command"]) else "",
         model=data.get("model", ""),
         preconditions=_conditions(data, "preconditions"),
         postconditions=_conditions(data, "postconditions"),
@@ -287,6 +290,10 @@ def _step(data: dict[str, Any]) -> Step:
         rounds=until.get("max", 0),
         cache=tuple(data["cache"]["files"]) if "cache" in data else None,
     )
+
+
+def _has_agent(command: str) -> bool:
+    return command.startswith("/") or command.split(" ")[0] in AGENT_NAMESPACES
 
 
 def _loop(data: dict[str, Any] | None) -> Loop | None:

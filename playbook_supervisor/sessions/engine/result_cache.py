@@ -139,7 +139,8 @@ class _TooMuchError(Exception):  # the files of a key are too many, or too large
 
 def _key(opened: OpenSession, root: Path, step: Step, patterns: tuple[str, ...]) -> str:
     values = opened.playbook.values(opened.manifest.args)
-    agent = (opened.manifest.driver.agent or opened.config.agent) if step.needs_agent else ""
+    runs = step.agent or opened.manifest.driver.agent or opened.config.agent
+    agent = runs if step.needs_agent else ""
     limits = step.limits.max_output_bytes or opened.playbook.limits.max_output_bytes
     parts = [
         FORMAT,

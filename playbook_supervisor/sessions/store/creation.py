@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from playbook_supervisor.errors import ArgumentError, CheckError, StateError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.model import SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, SessionStatus
-from playbook_supervisor.project.command_layouts import CLAUDE, LAYOUTS
+from playbook_supervisor.project.command_layouts import LAYOUTS
 from playbook_supervisor.project.commit_files import left_alone
 from playbook_supervisor.project.conditions import conditions, features
 from playbook_supervisor.project.conditions.conditions import Workspace
@@ -25,7 +25,7 @@ from playbook_supervisor.project.playbooks.step_needs import lacking
 from playbook_supervisor.project.policies import policy_files
 from playbook_supervisor.project.policies.session_policy import Policy, tightened
 from playbook_supervisor.project.settings import config, secrets
-from playbook_supervisor.project.slash_commands import CommandIndex, InstalledCommand, index_of
+from playbook_supervisor.project.slash_commands import CommandIndex, InstalledCommand
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files import principal
 from playbook_supervisor.sessions.files.manifest import NO_DRIVER, Driver
@@ -44,7 +44,7 @@ class RunRequest:
     """A run that a person asked for, checked: it can begin. `warnings` are sentences for them.
     `playbook` is as its author wrote it, `source` the path of its file for messages, `text` what a
     session keeps of it. `policy` is what the project asks of its steps, None if it has no policies.
-    `commands` are its slash commands: in Claude Code `missing` are not installed here, `closed` do
+    Of the commands whose steps name no other agent, Claude Code lacks the `missing`, `closed` do
     not run inside the client, and `hidden` do not run headless. `children` are the playbooks that
     its steps can reach, by name; their commands and policies count, too."""
 
@@ -55,7 +55,6 @@ class RunRequest:
     feature: str
     args: dict[str, str]
     warnings: tuple[str, ...]
-    commands: tuple[str, ...]
     missing: tuple[str, ...]
     closed: tuple[str, ...]
     hidden: tuple[str, ...]
@@ -79,13 +78,9 @@ class RunRequest:
     def all_playbooks(self) -> tuple[Playbook, ...]:
         return (self.tightened, *self.tightened_children.values())
 
-    def require_commands(self, root: Path, *, inside: bool = False, layout: str = CLAUDE) -> None:
-        """CheckError PB-CHECK-COMMAND for an agent whose commands lie as `layout` says; nothing is
-        known to be missing if that is empty. `inside`: models call them in the client; else it is
-        given them as if typed."""
-        if layout != CLAUDE:
-            require_installed(self.commands, root, layout, self.playbook.name)
-            return
+    def require_commands(self, root: Path, *, inside: bool = False) -> None:
+        """CheckError PB-CHECK-COMMAND for an agent that finds its commands where Claude Code does.
+        `inside`: models call them in the client; else the client is given them as if typed."""
         lacking, what, guidance = self.missing, "commands that are not installed", ""
         if not lacking and inside:
             lacking = self.closed
@@ -133,7 +128,9 @@ def prepare(
         policy.admit_start(playbook, start, lambda: principal.local(here).name)
     args = arguments.bind(playbook, given, is_secret=lambda name: secrets.known(name, settings))
     steps = [*playbook.steps, *(step for each in children.values() for step in each.playbook.steps)]
-    commands = _commands(steps, root)
+    below_steps = (step for each in children.values() for step in each.playbook.steps)
+    named = [*bound(playbook, args).steps, *below_steps]
+    commands = _commands([step for step in named if step.by_client], root)
     missing = tuple(name for name, found in commands.items() if found is None)
     warnings = []
     if nowhere := [name for name in missing if not _is_anywhere(name, root)]:
@@ -168,7 +165,6 @@ def prepare(
         feature=feature,
         args=args,
         warnings=tuple(warnings),
-        commands=tuple(commands),
         missing=missing,
         closed=tuple(found.name for found in commands.values() if found and found.closed),
         hidden=tuple(found.name for found in commands.values() if found and found.hidden),
@@ -267,28 +263,6 @@ def _on_default_branch(here: Checkout) -> tuple[str, ...]:
         return ()
     cure = "`playbook start` makes a branch and a worktree of its own"
     return (f"this runs on {here.branch}, the repository's default branch; {cure}",)
-
-
-def require_installed(commands: Iterable[str], root: Path, layout: str, where: str) -> None:
-    """CheckError PB-CHECK-COMMAND if the agent with that `command_layout` lacks one of them, or
-    would not let it be typed. `where` is what needs them."""
-    index = index_of(root, home=Path.home(), layout=layout)
-    found = {each: index.resolve(each) for each in commands} if index else {}
-    lacking = tuple(each for each, command in found.items() if command is None)
-    hidden = tuple(each.name for each in found.values() if each and each.hidden)
-    if index is None or not (lacking or hidden):
-        return
-    what = f"that are not installed for {layout}: {', '.join(lacking)}"
-    if not lacking:
-        what = f"that {layout} keeps from people (user-invocable: false): {', '.join(hidden)}"
-    raise CheckError(
-        "PB-CHECK-COMMAND",
-        f"{where} needs commands {what}",
-        where=str(root),
-        guidance=f"Put them into one of these folders: {index.layout.folders}; spec-kit's are there"
-        f" after `specify init --here --integration {layout}`.",
-        details=lacking or hidden,
-    )
 
 
 def _commands(steps: Sequence[Step], root: Path) -> dict[str, InstalledCommand | None]:

@@ -118,16 +118,17 @@ def take_snapshot(
 
 
 def for_agents(snapshot: Snapshot) -> tuple[Attempt, ...]:
-    """Those of the running attempts that agents carry out."""
-    return tuple(attempt for attempt in _to_run(snapshot) if attempt.step.needs_agent)
+    """Those of the running attempts that the client's agents carry out."""
+    return tuple(attempt for attempt in _to_run(snapshot) if attempt.step.by_client)
 
 
 def for_us(snapshot: Snapshot) -> tuple[Attempt, ...]:
-    """Those that this program carries out itself: the checks that are due, and running attempts."""
+    """Those that this program carries out itself, if need be by an agent that the step names: the
+    checks that are due, and running attempts."""
     directive = snapshot.directive
     if isinstance(directive, Check):
         return directive.members
-    return tuple(attempt for attempt in _to_run(snapshot) if not attempt.step.needs_agent)
+    return tuple(attempt for attempt in _to_run(snapshot) if not attempt.step.by_client)
 
 
 def _to_run(snapshot: Snapshot) -> tuple[Attempt, ...]:
