@@ -70,17 +70,17 @@ def kind_of(spec: str, config: Config) -> str:
     return settings.profile or spec.partition(":")[0]
 
 
-def on_this_machine() -> dict[str, str]:
-    """The known agents whose program is on PATH, Claude Code first: name → program."""
-    programs = {DEFAULT: DEFAULT, **{name: each.program for name, each in PROFILES.items()}}
-    return {name: program for name, program in programs.items() if which(program)}
-
-
 def names(config: Config) -> tuple[str, ...]:
     """The names by which a step can name its agent here."""
     built_in = (name for name in BUILT_IN if name not in _WITH_ARGUMENT)
     others = {*PROFILES, *config.agents, *plugins.offered(plugins.AGENTS)}
     return tuple(dict.fromkeys((*built_in, *sorted(others))))
+
+
+def on_this_machine() -> dict[str, str]:
+    """The known agents whose program is on PATH, Claude Code first: name → program."""
+    programs = {DEFAULT: DEFAULT, **{name: each.program for name, each in PROFILES.items()}}
+    return {name: program for name, program in programs.items() if which(program)}
 
 
 def is_default(spec: str) -> bool:

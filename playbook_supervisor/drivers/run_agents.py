@@ -14,15 +14,20 @@ from typing import TYPE_CHECKING
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.protocol import Agent, Budget, command_layout
 from playbook_supervisor.drivers.budget import NO_LIMITS, require_enforceable
-from playbook_supervisor.errors import ArgumentError, CheckError, PlaybookError
+from playbook_supervisor.errors import ArgumentError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.model import CLIENT, SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project.command_layouts import CLAUDE
 from playbook_supervisor.project.expressions.references import interpolate, is_known
 from playbook_supervisor.project.playbooks.child_playbooks import given
-from playbook_supervisor.project.slash_commands import index_of
+from playbook_supervisor.project.slash_commands import (
+    CommandIndex,
+    InstalledCommand,
+    index_of,
+)
 from playbook_supervisor.records import replace
+from playbook_supervisor.sessions.store.creation import require_installed
 
 if TYPE_CHECKING:
     from playbook_supervisor.project.settings.config import Config
@@ -184,10 +189,13 @@ def admit(
             continue
         agent = agents.named(name)
         require_enforceable(agent, limits, playbooks)
-        if not name and command_layout(agent) == CLAUDE:
+        layout = command_layout(agent)
+        if not name and layout == CLAUDE:
             request.require_commands(root)
         else:
-            _require_installed(playbooks, agent, root)
+            steps = (step for each in playbooks for step in each.steps if step.namespace == SLASH)
+            commands = dict.fromkeys(step.command for step in steps)
+            require_installed(commands, root, layout, playbooks[0].name)
 
 
 def of_claude(agents: Agents, found: Shares) -> Iterator[Playbook]:
@@ -203,24 +211,32 @@ def admit_beside_client(request: RunRequest, root: Path) -> None:
     admit(chosen(found, "", request.config, root), found, request, root)
 
 
-def _require_installed(playbooks: Sequence[Playbook], agent: Agent, root: Path) -> None:
-    """Nothing is known to be missing for an agent whose folders are not known."""
-    layout = command_layout(agent)
-    index = index_of(root, home=Path.home(), layout=layout)
-    steps = [step for each in playbooks for step in each.steps if step.namespace == SLASH]
-    found = {step.command: index.resolve(step.command) for step in steps} if index else {}
-    lacking = tuple(each for each, command in found.items() if command is None)
-    hidden = tuple(each for each, command in found.items() if command and command.hidden)
-    if index is None or not (lacking or hidden):
-        return
-    what = f"that are not installed for it: {', '.join(lacking)}"
-    if not lacking:
-        what = f"that it keeps from people (user-invocable: false): {', '.join(hidden)}"
-    raise CheckError(
-        "PB-CHECK-COMMAND",
-        f"the agent {agent.name} needs commands {what}",
-        where=playbooks[0].name,
-        guidance=f"Put them into one of these folders: {index.layout.folders}; spec-kit's are there"
-        f" after `specify init --here --integration {layout}`.",
-        details=lacking or hidden,
-    )
+@dataclass(slots=True)
+class Commands:
+    """The slash commands of a run, each where the agent of its step looks for it."""
+
+    shares: Shares
+    agents: Agents | None
+    spec: str
+    config: Config
+    root: Path
+    _indexes: dict[str, CommandIndex | None] = field(default_factory=dict)
+
+    def agent_of(self, step: Step) -> str:
+        """The name of the step's agent; empty for that of the run."""
+        return name_of(step, self.spec)
+
+    def resolve(self, step: Step) -> InstalledCommand | None:
+        """The step's command as it is installed; None if it is not, or if that is not known."""
+        name = self.agent_of(step)
+        if name not in self._indexes:
+            spec = name or self.spec or self.config.agent
+            chosen = self.agents is not None and name in self.shares and is_known(name)
+            layout = (
+                command_layout(self.agents.named(name))
+                if self.agents is not None and chosen
+                else registry.layout_of(spec, self.config, self.root)
+            )
+            self._indexes[name] = index_of(self.root, home=Path.home(), layout=layout or CLAUDE)
+        index = self._indexes[name]
+        return index.resolve(step.command) if index is not None else None

@@ -146,14 +146,14 @@ class TestWhatIsMissing:
         (newcomer.root / ".agents/skills/speckit-plan/SKILL.md").unlink()
         done = newcomer.playbook("run", "auto-speckit", FEATURE, "--agent", "opencode")
         assert done.code == 1
-        assert "the agent opencode needs commands that are not installed for it: " in done.err
+        assert "auto-speckit needs commands that are not installed for opencode: " in done.err
         assert "/speckit.plan" in done.err
         assert ".opencode/commands, " in done.err
         assert newcomer.sessions == []
         planned = newcomer.playbook(
             "run", "auto-speckit", FEATURE, "--agent", "opencode", "--dry-run"
         )
-        assert "not installed for it: /speckit.plan" in planned.out + planned.err
+        assert "not installed for opencode: /speckit.plan" in planned.out + planned.err
         assert ".agents/skills/speckit-tasks/SKILL.md" in planned.out
 
     def test_check_looks_where_the_settings_agent_does(self, newcomer: Project) -> None:

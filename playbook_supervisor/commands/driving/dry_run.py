@@ -20,14 +20,13 @@ from playbook_supervisor.kernel import tools
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Mode
-from playbook_supervisor.project.command_layouts import CLAUDE
 from playbook_supervisor.project.conditions import conditions, features
 from playbook_supervisor.project.expressions.loop_items import with_references
 from playbook_supervisor.project.expressions.references import interpolate, shown
 from playbook_supervisor.project.playbooks.child_playbooks import OutlinedStep, given, outline
 from playbook_supervisor.project.policies.session_policy import Effect, Policy, effects
 from playbook_supervisor.project.settings import isolation
-from playbook_supervisor.project.slash_commands import CommandIndex, InstalledCommand
+from playbook_supervisor.project.slash_commands import InstalledCommand
 from playbook_supervisor.sessions.store import creation
 from playbook_supervisor.sessions.store.creation import RunRequest
 from playbook_supervisor.sessions.store.disk_store import DiskStore
@@ -130,13 +129,14 @@ def plan(
     own = ""
     if "" in shares:
         own = agents.named("").name if agents else drive.agent or request.config.agent
+    index = run_agents.Commands(shares, agents, drive.agent, request.config, root)
     with _noting(refusals):
         if agents is not None:
             run_agents.admit(agents, shares, request, root, drive.limits or budget.NO_LIMITS)
         elif own == registry.DEFAULT:
             request.require_commands(root)
     pending = _pending_session(store, request, refusals)
-    phases = _phases(store, request, start, drive.agent, own)
+    phases = _phases(store, request, start, index)
     needs = preflight(request.all_playbooks, root, request.config, start)
     held_up = _speckit_elsewhere(phases, root, request, refusals)
     return RunPlan(
@@ -219,7 +219,7 @@ def _speckit_elsewhere(
 
 
 def _phases(
-    store: DiskStore, request: RunRequest, start: str, spec: str, own: str
+    store: DiskStore, request: RunRequest, start: str, index: run_agents.Commands
 ) -> tuple[tuple[PlannedStep, ...], ...]:
     playbook, policy = request.tightened, request.policy or Policy()
     root = store.checkout.root
@@ -235,16 +235,6 @@ def _phases(
     now = {condition: _now(condition, workspace) for condition in asked}
     tightenings = effects(request.playbook, policy)
     asks_for = tools.lacking_in(step for step in playbook.steps if runs.get(step.id))
-    indexes: dict[str, CommandIndex] = {}
-
-    def installed(step: Step) -> InstalledCommand | None:
-        """As it is installed for the step's agent; of one that is not known, for Claude Code."""
-        spec_of_step = run_agents.name_of(step, spec) or own
-        layout = registry.layout_of(spec_of_step, request.config, root) or CLAUDE
-        if layout not in indexes:
-            indexes[layout] = CommandIndex(root, home=Path.home(), layout=layout)
-        return indexes[layout].resolve(step.command)
-
     values, children = playbook.values(request.args), request.tightened_children
 
     def planned(step: Step) -> PlannedStep:
@@ -257,9 +247,9 @@ def _phases(
         ]
         return PlannedStep(
             step=step,
-            agent=run_agents.name_of(step, spec),
+            agent=index.agent_of(step),
             command=shown(step.command, with_references(values, step)),
-            found=installed(step),
+            found=index.resolve(step),
             args=_args(step, values),
             runs=goes,
             preconditions=tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from playbook_supervisor.project.playbooks.step_needs import lacking
 from playbook_supervisor.project.policies import policy_files
 from playbook_supervisor.project.policies.session_policy import Policy, tightened
 from playbook_supervisor.project.settings import config, secrets
-from playbook_supervisor.project.slash_commands import CommandIndex, InstalledCommand
+from playbook_supervisor.project.slash_commands import CommandIndex, InstalledCommand, index_of
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files import principal
 from playbook_supervisor.sessions.files.manifest import NO_DRIVER, Driver
@@ -44,7 +44,7 @@ class RunRequest:
     """A run that a person asked for, checked: it can begin. `warnings` are sentences for them.
     `playbook` is as its author wrote it, `source` the path of its file for messages, `text` what a
     session keeps of it. `policy` is what the project asks of its steps, None if it has no policies.
-    Of the commands whose steps name no other agent, Claude Code lacks the `missing`, `closed` do
+    Of the commands whose steps name no other agent, `missing` are not installed here, `closed` do
     not run inside the client, and `hidden` do not run headless. `children` are the playbooks that
     its steps can reach, by name; their commands and policies count, too."""
 
@@ -79,8 +79,8 @@ class RunRequest:
         return (self.tightened, *self.tightened_children.values())
 
     def require_commands(self, root: Path, *, inside: bool = False) -> None:
-        """CheckError PB-CHECK-COMMAND for an agent that finds its commands where Claude Code does.
-        `inside`: models call them in the client; else the client is given them as if typed."""
+        """CheckError PB-CHECK-COMMAND for Claude Code. `inside`: models call them in the client;
+        else it is given them as if typed."""
         lacking, what, guidance = self.missing, "commands that are not installed", ""
         if not lacking and inside:
             lacking = self.closed
@@ -263,6 +263,28 @@ def _on_default_branch(here: Checkout) -> tuple[str, ...]:
         return ()
     cure = "`playbook start` makes a branch and a worktree of its own"
     return (f"this runs on {here.branch}, the repository's default branch; {cure}",)
+
+
+def require_installed(commands: Iterable[str], root: Path, layout: str, where: str) -> None:
+    """CheckError PB-CHECK-COMMAND if the agent with that `command_layout` lacks one of them, or
+    would not let it be typed. `where` is what needs them."""
+    index = index_of(root, home=Path.home(), layout=layout)
+    found = {each: index.resolve(each) for each in commands} if index else {}
+    lacking = tuple(each for each, command in found.items() if command is None)
+    hidden = tuple(each.name for each in found.values() if each and each.hidden)
+    if index is None or not (lacking or hidden):
+        return
+    what = f"that are not installed for {layout}: {', '.join(lacking)}"
+    if not lacking:
+        what = f"that {layout} keeps from people (user-invocable: false): {', '.join(hidden)}"
+    raise CheckError(
+        "PB-CHECK-COMMAND",
+        f"{where} needs commands {what}",
+        where=str(root),
+        guidance=f"Put them into one of these folders: {index.layout.folders}; spec-kit's are there"
+        f" after `specify init --here --integration {layout}`.",
+        details=lacking or hidden,
+    )
 
 
 def _commands(steps: Sequence[Step], root: Path) -> dict[str, InstalledCommand | None]:
