@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from shutil import which
 from typing import Literal
@@ -48,7 +49,7 @@ from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.playbooks.step_needs import running
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.project.settings.checks import CLI
-from playbook_supervisor.project.slash_commands import index_of
+from playbook_supervisor.project.slash_commands import CommandIndex, index_of
 from playbook_supervisor.sessions.store import session_changes
 from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
 from playbook_supervisor.system.git import checkout
@@ -449,20 +450,27 @@ def _playbooks(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 
 def _slash_commands(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    """The agent of a run has the slash commands of the playbooks."""
+    """The agents have the slash commands of the playbooks' steps, as far as that is known."""
     project = config.load(here.root)
-    agent = project.agent or registry.DEFAULT
-    index = index_of(
-        here.root, home=Path.home(), layout=registry.layout_of(agent, project, here.root)
-    )
-    missing: dict[str, str] = {}
-    for each in library.playbooks(here.root) if index else ():
+    missing: dict[str, dict[str, str]] = {}
+
+    @cache
+    def commands_of(agent: str) -> CommandIndex | None:
+        layout = registry.layout_of(agent, project, here.root)
+        return index_of(here.root, home=Path.home(), layout=layout)
+
+    for each in library.playbooks(here.root):
         for _, step in () if each.problem else running(each.playbook):
-            if step.namespace == SLASH and index and index.resolve(step.command) is None:
-                missing.setdefault(step.command, f"{step.command} (for {each.name})")
-    if missing and index:
-        found = f"{', '.join(missing.values())}: not found {index.looked}"
-        cure = f"Install them for {first_line(agent, 60)}, or run with another agent."
+            index = commands_of(step.agent or project.agent) if step.namespace == SLASH else None
+            if index and index.resolve(step.command) is None:
+                said = f"{step.command} (for {each.name})"
+                missing.setdefault(index.looked, {}).setdefault(step.command, said)
+    if missing:
+        found = "; ".join(
+            f"{', '.join(lacking.values())}: not found {looked}"
+            for looked, lacking in missing.items()
+        )
+        cure = "Install them for that agent, or use another one."
         yield Diagnosis("slash commands", "advice", found, cure)
 
 

@@ -199,7 +199,7 @@ class TestTheCommandsThatAreMissing:
         assert "next: playbook run auto-feature 013" in done.err
         assert "lack" not in done.err
         for path in shipped.OPTIONAL - {shipped.playbook_file(shipped.CHANGE)}:
-            is_for_another_agent = path.startswith((".agents", ".gemini"))
+            is_for_another_agent = path.startswith((".agents", ".gemini", ".qwen"))
             assert (newcomer.root / path).exists() != is_for_another_agent
             assert is_for_another_agent or ours(newcomer, path)
             assert (path in read_installation(newcomer.root).files) != is_for_another_agent

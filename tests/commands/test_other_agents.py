@@ -223,3 +223,19 @@ class TestDoctor:
         (newcomer.root / ".agents/skills/speckit-plan/SKILL.md").unlink()
         found = self.line(newcomer, "slash commands")
         assert "/speckit.plan (for auto-speckit): not found where kimi reads commands" in found
+
+    def test_looks_for_the_commands_of_a_steps_own_agent_in_its_folders(
+        self, newcomer: Project
+    ) -> None:
+        newcomer.playbook("init", "--yes", "--agent", "codex")
+        text = newcomer.read(".playbooks/playbooks/auto-speckit.yaml")
+        text = text.replace("command: /speckit.plan\n", "command: /speckit.plan\n    agent: kimi\n")
+        newcomer.write(".playbooks/playbooks/auto-speckit.yaml", text)
+        settle(newcomer, "qwen")
+        assert "PB-CHECK-COMMAND" not in newcomer.playbook("check").out
+        (newcomer.root / ".agents/skills/speckit-plan/SKILL.md").unlink()
+        found = newcomer.playbook("check").out
+        assert "`/speckit.plan` was not found where kimi reads commands: .kimi-code/" in found
+        assert "/speckit.plan (for auto-speckit): not found where kimi" in self.line(
+            newcomer, "slash commands"
+        )

@@ -11,9 +11,10 @@ from playbook_supervisor.drivers.claude_code import permissions
 from playbook_supervisor.errors import CODES, CheckError, PlaybookError
 from playbook_supervisor.formats.problems import FileReport, Problem, problem_at, problem_of
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
+from playbook_supervisor.kernel.model import SLASH
 from playbook_supervisor.project.command_layouts import CLAUDE
 from playbook_supervisor.project.playbooks import secret_detection
-from playbook_supervisor.project.playbooks.lint import CHECK, COMMAND, NAME, lint
+from playbook_supervisor.project.playbooks.lint import CHECK, COMMAND, INSTALL, NAME, lint
 from playbook_supervisor.project.playbooks.schema import examine
 from playbook_supervisor.project.playbooks.secret_detection import without_allowed
 from playbook_supervisor.project.playbooks.translation import TRANSLATED
@@ -112,13 +113,16 @@ class _Project:
     @cached_property
     def commands(self) -> CommandIndex | None:
         """Those of the settings' agent; None if it is not known where it reads them."""
+        return self.commands_of(self.config.agent if self.config else "")
+
+    def commands_of(self, agent: str) -> CommandIndex | None:
         if self.root is None:
             return None
         layout = CLAUDE
-        if self.config and self.config.agent:
+        if agent and self.config:
             from playbook_supervisor.agents.registry import layout_of
 
-            layout = layout_of(self.config.agent, self.config, self.root)
+            layout = layout_of(agent, self.config, self.root)
         return index_of(self.root, home=Path.home(), layout=layout)
 
     @cached_property
@@ -177,6 +181,7 @@ def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
     if any(each.code == TRANSLATED for each in problems):
         warnings = tuple(map(_in_its_format, warnings))
     found = [*problems, *secret_detection.found(document), *warnings]
+    found += () if anywhere else _of_other_agents(playbook, document, project)
     found += _step_kinds(playbook, document, project.root if config else None, config)
     if not anywhere and any(step.child for step in playbook.steps):
         found += _children(playbook, document, project, path, in_project=bool(stem))
@@ -186,6 +191,19 @@ def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
     unchecked = (() if stem else (NAME,)) + (() if command else (COMMAND,))
     unchecked += () if config else (CHECK,)
     return _not_allowed(_sorted(found), data, file, unchecked)
+
+
+def _of_other_agents(
+    playbook: Playbook, document: Document, project: _Project
+) -> Iterator[Problem]:
+    """The commands that the agents lack which steps name."""
+    for index, step in enumerate(playbook.steps):
+        if step.agent and step.namespace == SLASH:
+            commands = project.commands_of(step.agent)
+            if commands and commands.resolve(step.command) is None:
+                path = ("steps", index, "command")
+                message = f"the command `{step.command}` was not found {commands.looked}"
+                yield problem_at(document, path, COMMAND, message, INSTALL, severity="warning")
 
 
 def _sorted(found: Iterable[Problem]) -> Problems:

@@ -1,6 +1,7 @@
 """Our feature commands in the form of each agent: where one is written, and its text.
 
-The skills of `.agents/skills` are read by all agents but Claude Code and Gemini CLI.
+The skills of `.agents/skills` are commands of all agents but Claude Code and Gemini CLI. Qwen Code
+reads them, too, but writes the arguments of each into a file of the project.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from playbook_supervisor.project.command_layouts import CLAUDE
 
 _ARGUMENTS = "$ARGUMENTS"
+_REPLACED = "{{args}}"
 _TOLD = "what follows the name of this command in the message: "
 """Some agents put nothing in place of `$ARGUMENTS`, but the arguments are in the message."""
 
@@ -20,6 +22,8 @@ def command_file(name: str, layout: str = CLAUDE) -> str:
         return f".claude/commands/{name}.md"
     if layout == "gemini":
         return f".gemini/commands/{name}.toml"
+    if layout == "qwen":
+        return f".qwen/commands/{name}.md"
     return f".agents/skills/{_skill_name(name)}/SKILL.md"
 
 
@@ -32,8 +36,9 @@ def other_forms(name: str, text: str) -> Iterator[tuple[str, str]]:
     description = front.partition("description: ")[2].partition("\n")[0]
     skill = f"---\nname: {_skill_name(name)}\ndescription: {description}\n---\n"
     yield command_file(name, "agents"), skill + body.replace(_ARGUMENTS, _TOLD + _ARGUMENTS)
+    yield command_file(name, "qwen"), text.replace(_ARGUMENTS, _REPLACED)
     toml = f"description = '{description}'\nprompt = '''\n{body}'''\n"
-    yield command_file(name, "gemini"), toml.replace(_ARGUMENTS, "{{args}}")
+    yield command_file(name, "gemini"), toml.replace(_ARGUMENTS, _REPLACED)
 
 
 def _skill_name(name: str) -> str:

@@ -49,6 +49,7 @@ _WAYS = (
     ("hidden", "runs inside Claude Code (`/playbook.run`), not headless", "user-invocable"),
 )
 """The users that a command's front matter may exclude, by attribute of an `InstalledCommand`."""
+INSTALL = "Install the command, or correct its name."
 CHECK = "PB-CHECK-UNDEFINED"
 """The warning that needs the project's settings."""
 ASKS_QUESTIONS = frozenset({"/speckit.clarify", "/speckit-clarify"})
@@ -69,9 +70,9 @@ def lint(
 ) -> tuple[Problem, ...]:
     """All warnings, by place.
 
-    `command` looks up a step's command in this project, `looked` says in which place; `config` is
-    its settings (None: skip what needs them); `stem` is the file name without its extension ("":
-    unknown).
+    `command` looks up a step's command in this project, unless the step names its agent; `looked`
+    says in which place. `config` is the settings (None: skip what needs them); `stem` is the file
+    name without its extension ("": unknown).
     """
     warnings = [*_name(playbook, stem), *_feature(playbook)]
     warnings += _defaults(playbook, document)
@@ -79,7 +80,7 @@ def lint(
     lookup = command and cache(command)
     for index, step in enumerate(playbook.steps):
         path: Path = ("steps", index)
-        if lookup and step.namespace == SLASH:
+        if lookup and step.namespace == SLASH and not step.agent:
             warnings += _command(step, path, lookup(step.command), looked)
         if step.autonomy is not Autonomy.SKIP:
             warnings += _undefined(step, path, config) if config else ()
@@ -166,8 +167,7 @@ def _command(
 ) -> Iterator[_Warning]:
     at = (*path, "command")
     if found is None:
-        message = f"the command `{step.command}` was not found {looked}"
-        yield at, COMMAND, message, "Install the command, or correct its name."
+        yield at, COMMAND, f"the command `{step.command}` was not found {looked}", INSTALL
     elif found.builtin:
         message = f"`{found.name}` is built into Claude Code; subagents may not be able to run it"
         yield at, COMMAND, message, "Use a command of the project."
@@ -175,7 +175,8 @@ def _command(
 
 def _one_way(playbook: Playbook, lookup: Lookup) -> Iterator[_Warning]:
     """Commands that run in one of two ways only: together they can exclude both."""
-    slash = [each for each in enumerate(playbook.steps) if each[1].namespace == SLASH]
+    steps = enumerate(playbook.steps)
+    slash = [each for each in steps if each[1].namespace == SLASH and each[1].by_client]
     found = [(index, each) for index, step in slash if (each := lookup(step.command))]
     excluded = [
         (index, command.name, ways, key)
