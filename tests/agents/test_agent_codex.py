@@ -276,6 +276,14 @@ def test_a_change_outside_of_the_repository_is_asked_about(
     assert asked[0].shape["subject"] == "/elsewhere/out.txt"
 
 
+def test_in_read_only_mode_no_change_is_allowed(
+    recorded: Recorded, client: Path, tmp_path: Path
+) -> None:
+    recorded("patch")
+    ended(prompted(tmp_path), mode="read-only", allowed_tools=("Edit",))
+    assert replies(client) == [{"decision": "decline"}]
+
+
 # ── what it may do by itself ────────────────────────────────────────────────────────────────
 
 

@@ -292,6 +292,8 @@ class CodexExchange(RpcExchange):
         match method:
             case "item/commandExecution/requestApproval":
                 return {"decision": self._decided([_command(params)], reason)}
+            case "item/fileChange/requestApproval" if self._settings.mode == MODES[1]:
+                return {"decision": "decline"}
             case "item/fileChange/requestApproval":
                 calls = list(map(_change, self._changes.get(text(params, "itemId"), ())))
                 unknown = ("Edit", {"file_path": text(params, "grantRoot")})
