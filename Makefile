@@ -5,13 +5,14 @@ BIN := .venv/bin
 # An installation makes the validator of playbooks out of these: docs/decisions/0266.
 VALIDATOR := hatch_build.py playbook_supervisor/project/schemas/written/playbook.json
 
-.PHONY: help test test-core test-long test-all coverage lint format demo recording bench fuzz fleet-chaos fleet-soak site clean
+.PHONY: help test test-core test-long test-agents test-all coverage lint format demo recording bench fuzz fleet-chaos fleet-soak site clean
 
 help:
 	@echo 'make demo       watch the main job run in a scratch repository'
 	@echo 'make test       the tests, without the long families: a few minutes'
 	@echo 'make test-core  the tests of the core alone, without the fleet, the inbox and the dialects'
 	@echo 'make test-long  the long families: the real client, the whole walk, kills, a browser'
+	@echo 'make test-agents  all clients of other agents, pinned, against a scripted model'
 	@echo 'make coverage   the tests again, measured; keeps the figures, which are to be committed'
 	@echo 'make test-all   both, the first measured, with all examples of the property tests'
 	@echo 'make lint       style, types, the directions of imports, and workflows'
@@ -44,8 +45,14 @@ coverage: .venv/installed-dev
 
 test-long: export HYPOTHESIS_PROFILE := full
 test-long: .venv/installed-dev .venv/wheelhouse .venv/spec-kit .venv/newest-client .venv/older-fleet \
-  .venv/node-runners
+  .venv/node-runners .venv/agents
 	$(PYTEST) -m 'long and not thorough'
+
+# All pinned clients of other agents; `make test-long` drives the light ones of tests/clients/pins.toml.
+# PLAYBOOK_CLIENTS names a folder that several checkouts share: docs/decisions/0306.
+test-agents: .venv/installed-dev
+	$(BIN)/python tests/clients/installed.py all
+	$(PYTEST) tests/clients
 
 test-all:
 	$(MAKE) coverage
@@ -164,6 +171,10 @@ OLDER_FLEET := c9754723
 	@rm -rf $@ && mkdir -p $@
 	@npm install --silent --no-audit --no-fund --prefix $@ vitest@4 jest@30 >/dev/null 2>&1 \
 	|| { rm -rf $@; echo 'vitest and jest could not be installed: their tests will be skipped.' >&2; }
+
+# The clients of other agents that every long run drives. Where they cannot be downloaded, their tests are skipped.
+.venv/agents: .venv/bin/python tests/clients/pins.toml
+	@mkdir -p $@ && $(BIN)/python tests/clients/installed.py && touch $@
 
 .venv/installed-dev: .venv/bin/python pyproject.toml $(VALIDATOR)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'

@@ -55,9 +55,15 @@ PROFILES: Mapping[str, Profile] = {
     ),
     "gemini": Profile(
         program="gemini",
-        made_by="playbook_supervisor.agents.gemini:GeminiAgent",
+        made_by="playbook_supervisor.agents.gemini.headless:GeminiAgent",
         layout="gemini",
         asks="nothing",
+        hosts=(
+            "generativelanguage.googleapis.com",
+            "cloudcode-pa.googleapis.com",
+            "oauth2.googleapis.com",
+        ),
+        state=(".gemini/tmp", ".gemini/history"),
         install="npm install -g @google/gemini-cli",
     ),
     "opencode": Profile(

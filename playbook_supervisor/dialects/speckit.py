@@ -52,7 +52,9 @@ _WORKFLOW = ("id", "name", "version", "author", "description", "integration", "m
 _INPUT = ("type", "required", "default", "prompt", "description", "enum")
 _REQUIRES = ("speckit_version", "integrations")
 _IMPLICIT = "10"  # rounds of a loop that states no limit, in spec-kit
-_INTEGRATION = "`integration` is left out: a playbook names no agent, `--agent` or the config does"
+_INTEGRATION = (
+    "`integration` is left out: `--agent`, the config or a step's `agent` names the agent"
+)
 _COMMON = ("id", "type", "continue_on_error")
 _TYPES: Mapping[str, type] = {"text": str, "a list": list, "a mapping": dict}
 _SHAPES = {

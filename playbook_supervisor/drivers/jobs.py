@@ -11,7 +11,7 @@ from pathlib import Path
 from playbook_supervisor.agents import protocol as agents
 from playbook_supervisor.agents.protocol import Agent, Budget, Call, Reply, Request
 from playbook_supervisor.drivers.budget import remaining
-from playbook_supervisor.errors import AgentError, ArgumentError, PlaybookError, StepError
+from playbook_supervisor.errors import PlaybookError, StepError
 from playbook_supervisor.executors import registry
 from playbook_supervisor.executors.protocol import (
     CAP,
@@ -119,18 +119,21 @@ def job_of(assignment: Assignment, choose: Choose, limits: Budget, *, continues:
     if not attempt.step.needs_agent:
         return executor_job(assignment)
     budget = remaining(limits, assignment.tree, assignment.snapshot, attempt)
-    name = attempt.step.agent
     try:
         agent = choose(attempt.step, assignment.snapshot.config)
-        name = agent.name
-        call = _call(assignment, budget, continues=continues)
-    except (AgentError, ArgumentError) as error:  # for instance, settings of now lack it
-        outcome = agents.failed(
-            "PB-AGENT-NONE", error.message, name=name, guidance=error.guidance, cause=error.code
+    except PlaybookError as error:  # for instance, the settings of now lack it
+        missing = agents.failed(
+            "PB-AGENT-NONE",
+            error.message,
+            name=attempt.step.agent,
+            guidance=error.guidance,
+            cause=error.code,
         )
-        return Job(lambda _: outcome, lambda _: outcome)
+        return Job(lambda _: missing, lambda _: missing)
+    try:
+        call = _call(assignment, budget, continues=continues)
     except PlaybookError as error:
-        outcome = without_prompt(error, name)
+        outcome = without_prompt(error, agent.name)
         return Job(lambda _: outcome, lambda _: outcome)
     may_ask = assignment.session.config.permissions == "ask" and agents.asks(agent)
 

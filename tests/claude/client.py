@@ -62,7 +62,7 @@ def pinned() -> Path | None:
     return found if found.exists() else None
 
 
-def _programs() -> tuple[Path, ...]:
+def system_programs() -> tuple[Path, ...]:
     """Where the client's programs are found: stand-ins for agents and forges, git, the system's."""
     found = [shutil.which(name) for name in ("gh", "git")]
     return (*(Path(path).parent for path in found if path), Path("/usr/bin"), Path("/bin"))
@@ -199,7 +199,7 @@ class Client:
     @property
     def environment(self) -> Mapping[str, str]:
         """All that the client is given. `git` and the stand-ins on PATH are the project's."""
-        own = os.pathsep.join(map(str, (self.scratch / "bin", *_programs())))
+        own = os.pathsep.join(map(str, (self.scratch / "bin", *system_programs())))
         asked = self.project.environment
         return {
             "ANTHROPIC_API_KEY": KEY,
@@ -254,37 +254,15 @@ class Client:
 
     def processes(self) -> list[int]:
         """The ids of everything alive that was started with this client's environment."""
-        mark = f"CLAUDE_CODE_TMPDIR={self.scratch / 'tmp'}\0".encode()
-        found = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                if mark in (folder / "environ").read_bytes():
-                    found.append(int(folder.name))
-            except OSError:
-                continue  # gone meanwhile, or not ours
-        return found
+        return living(self._mark)
 
     def kill(self) -> None:
-        """SIGKILL, until nothing is left.
+        """SIGKILL, until nothing is left."""
+        kill(self._mark)
 
-        That is looked for twice: a process that is just being replaced has no environment. And one
-        that is dying has none for a while before it is dead and its files are closed.
-        """
-        deadline = time.monotonic() + 60
-        killed: list[ancestry.Process] = []
-        looked = 0
-        while looked < 2:
-            alive = [found for pid in self.processes() if (found := ancestry.process(pid))]
-            killed += alive
-            left = [each for each in killed if ancestry.lives(each.pid, each.born)]
-            looked = 0 if left else looked + 1
-            assert time.monotonic() < deadline, f"these outlive SIGKILL: {left}"
-            for each in alive:
-                try:
-                    os.kill(each.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
-            time.sleep(0.02)
+    @property
+    def _mark(self) -> str:
+        return f"CLAUDE_CODE_TMPDIR={self.scratch / 'tmp'}"
 
     def __enter__(self) -> Self:
         return self
@@ -292,3 +270,38 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.kill()
         shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def living(mark: str) -> list[int]:
+    """The ids of the processes that have `NAME=VALUE` in their environment."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"{mark}\0".encode() in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue  # gone meanwhile, or not ours
+    return found
+
+
+def kill(mark: str) -> None:
+    """SIGKILL to these processes, until none is left.
+
+    That is looked for twice: a process that is just being replaced has no environment. And one that
+    is dying has none for a while before it is dead and its files are closed.
+    """
+    deadline = time.monotonic() + 60
+    killed: list[ancestry.Process] = []
+    looked = 0
+    while looked < 2:
+        alive = [found for pid in living(mark) if (found := ancestry.process(pid))]
+        killed += alive
+        left = [each for each in killed if ancestry.lives(each.pid, each.born)]
+        looked = 0 if left else looked + 1
+        assert time.monotonic() < deadline, f"these outlive SIGKILL: {left}"
+        for each in alive:
+            try:
+                os.kill(each.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.02)

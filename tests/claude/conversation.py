@@ -62,9 +62,16 @@ class Failure:
     kind: str
     message: str = "scripted"
     headers: Mapping[str, str] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """What else stands in the error."""
 
 
-Block = Text | Call | Pause | Used | Ended
+@dataclass(frozen=True)
+class Cut:
+    """The connection ends here, in the middle of the stream."""
+
+
+Block = Text | Call | Pause | Used | Ended | Cut
 Reply = Sequence[Block] | Failure
 
 OVERLOADED = Failure(529, "overloaded_error", "Overloaded")

@@ -1,4 +1,4 @@
-"""The scripted model: a Messages API on loopback whose answers are a function's.
+"""The scripted model: an API on loopback whose answers are a function's.
 
     def reply(request: Request) -> Reply:
         if request.results:
@@ -7,7 +7,8 @@
 
     with Model(reply) as model: ...
 
-Deterministic but for the order in which several clients ask. Every request is kept.
+Deterministic but for the order in which several clients ask. Every request is kept. The API is
+Anthropic's Messages; `dialects` adds others.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from claude.conversation import (
     BROKEN,
     OVERLOADED,
     Block,
     Call,
+    Cut,
     Ended,
     Failure,
     Pause,
@@ -43,6 +45,8 @@ __all__ = [
     "OVERLOADED",
     "Block",
     "Call",
+    "Cut",
+    "Dialect",
     "Ended",
     "Failure",
     "Model",
@@ -57,6 +61,21 @@ __all__ = [
 ]
 
 Script = Callable[[Request], Reply]
+Event = Mapping[str, Any] | str
+"""One of a stream: an object, or a line that is none."""
+
+
+class Dialect(Protocol):
+    """How another API asks and answers. Requests are read into the shape of Messages."""
+
+    def asked(self, path: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The body as Messages would have it; `None`: it is not this API that is asked."""
+
+    def events(self, request: Request, blocks: Sequence[Block]) -> Iterator[Event | Pause | Cut]:
+        """The answer as a stream."""
+
+    def message(self, request: Request, blocks: Sequence[Block]) -> Mapping[str, Any]:
+        """The answer as one object."""
 
 
 @dataclass
@@ -65,6 +84,7 @@ class Model:
 
     reply: Script
     network: Network = field(default_factory=Network)
+    dialects: Sequence[Dialect] = ()
     requests: list[Request] = field(default_factory=list)
     strays: list[str] = field(default_factory=list)
     """What else the client asked for: method and path."""
@@ -141,7 +161,14 @@ class Model:
         if self.errors and kind is None:
             raise self.errors[0]
 
-    def _answer(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> tuple[int, Reply]:
+    def _asked(self, path: str, body: dict[str, Any]) -> tuple[Dialect, dict[str, Any]] | None:
+        """Which API is asked, and what."""
+        for dialect in (_Messages(), *self.dialects):
+            if (asked := dialect.asked(path, body)) is not None:
+                return dialect, asked
+        return None
+
+    def _answer(self, headers: Mapping[str, str], body: dict[str, Any]) -> tuple[Request, Reply]:
         with self._arrived:
             request = Request(len(self.requests) + 1, headers, body)
             self.requests.append(request)
@@ -150,10 +177,10 @@ class Model:
             reply = self.reply(request)
         except Exception as error:
             self.errors.append(error)
-            return request.number, Failure(400, "invalid_request_error", repr(error))
+            return request, Failure(400, "invalid_request_error", repr(error))
         if not isinstance(reply, Failure):
-            self.called |= dict(_called(request.number, reply))
-        return request.number, reply
+            self.called |= dict(called(request.number, reply))
+        return request, reply
 
     def _pause(self, seconds: float | None, gone: Callable[[], bool]) -> None:
         """Wait so long, or until the client hung up or the model is left."""
@@ -172,20 +199,21 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("content-length", 0)))
-        if self.path.partition("?")[0] != "/v1/messages":
+        asked = self.served._asked(self.path, json.loads(raw)) if raw[:1] == b"{" else None
+        if asked is None:
             self._stray()
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
-        body = json.loads(raw)
+        dialect, body = asked
         try:
-            number, reply = self.served._answer(headers, body)
+            request, reply = self.served._answer(headers, body)
             if isinstance(reply, Failure):
                 self._json(reply.status, _failure(reply), reply.headers)
             elif body.get("stream"):
-                self._stream(_events(number, str(body.get("model", "")), reply))
+                self._stream(dialect.events(request, reply))
             else:
                 self._pauses(reply)
-                self._json(200, _message(number, str(body.get("model", "")), reply))
+                self._json(200, dialect.message(request, reply))
         except OSError:
             self.close_connection = True  # the client hung up, or was killed
 
@@ -216,7 +244,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def _stream(self, events: Iterator[dict[str, Any] | Pause]) -> None:
+    def _stream(self, events: Iterator[Event | Pause | Cut]) -> None:
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
@@ -224,8 +252,11 @@ class _Handler(BaseHTTPRequestHandler):
         for event in events:
             if isinstance(event, Pause):
                 self.served._pause(event.seconds, self._gone)
+            elif isinstance(event, Cut):
+                self.close_connection = True
+                return
             else:
-                self._chunk(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+                self._chunk(_line(event).encode())
         self._chunk(b"")
 
     def _chunk(self, data: bytes) -> None:
@@ -243,65 +274,89 @@ class _Handler(BaseHTTPRequestHandler):
         return bool(readable)
 
 
-def _said(blocks: Sequence[Block]) -> Iterator[Text | Call]:
+def said(blocks: Sequence[Block]) -> Iterator[Text | Call]:
+    """What of it the model says."""
     return (block for block in blocks if isinstance(block, Text | Call))
 
 
-def _called(number: int, blocks: Sequence[Block]) -> Iterator[tuple[str, Call]]:
+def called(number: int, blocks: Sequence[Block]) -> Iterator[tuple[str, Call]]:
     """Each call with its id, which is unique because requests are numbered."""
-    for index, block in enumerate(_said(blocks)):
+    for index, block in enumerate(said(blocks)):
         if isinstance(block, Call):
             yield f"toolu_{number:04}{index:02}", block
 
 
-def _failure(failure: Failure) -> dict[str, Any]:
-    return {"type": "error", "error": {"type": failure.kind, "message": failure.message}}
+def used(blocks: Sequence[Block]) -> int:
+    """How many tokens went in, as the script has it."""
+    return next((block.tokens for block in blocks if isinstance(block, Used)), 100)
 
 
-def _message(number: int, model: str, blocks: Sequence[Block]) -> dict[str, Any]:
-    """The whole message, as it is once its stream has ended."""
-    calls = _called(number, blocks)
-    content = [
-        {"type": "text", "text": block.text} if isinstance(block, Text) else _tool_use(*next(calls))
-        for block in _said(blocks)
-    ]
-    used = next((block.tokens for block in blocks if isinstance(block, Used)), 100)
+def ended(blocks: Sequence[Block]) -> str:
+    """Why the message ends."""
     usual = "tool_use" if any(isinstance(block, Call) for block in blocks) else "end_turn"
-    ending = next((block.reason for block in blocks if isinstance(block, Ended)), usual)
-    return {
-        "id": f"msg_{number:04}",
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": content,
-        "stop_reason": ending,
-        "stop_sequence": None,
-        "usage": {"input_tokens": used, "output_tokens": 10},
-    }
+    return next((block.reason for block in blocks if isinstance(block, Ended)), usual)
+
+
+def _line(event: Event) -> str:
+    if isinstance(event, str):
+        return f"data: {event}\n\n"
+    name = f"event: {event['type']}\n" if "type" in event else ""
+    return f"{name}data: {json.dumps(event)}\n\n"
+
+
+def _failure(failure: Failure) -> dict[str, Any]:
+    error = {"type": failure.kind, "message": failure.message, **failure.more}
+    return {"type": "error", "error": error}
+
+
+class _Messages:
+    """Anthropic's own."""
+
+    def asked(self, path: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
+        return dict(body) if path.partition("?")[0] == "/v1/messages" else None
+
+    def message(self, request: Request, blocks: Sequence[Block]) -> dict[str, Any]:
+        """The whole message, as it is once its stream has ended."""
+        calls = called(request.number, blocks)
+        content = [
+            {"type": "text", "text": block.text}
+            if isinstance(block, Text)
+            else _tool_use(*next(calls))
+            for block in said(blocks)
+        ]
+        return {
+            "id": f"msg_{request.number:04}",
+            "type": "message",
+            "role": "assistant",
+            "model": request.model,
+            "content": content,
+            "stop_reason": ended(blocks),
+            "stop_sequence": None,
+            "usage": {"input_tokens": used(blocks), "output_tokens": 10},
+        }
+
+    def events(self, request: Request, blocks: Sequence[Block]) -> Iterator[Event | Pause | Cut]:
+        message = self.message(request, blocks)
+        start = message | {"content": [], "stop_reason": None}
+        yield {"type": "message_start", "message": start}
+        content = iter(message["content"])
+        index = 0
+        for block in blocks:
+            if isinstance(block, Pause | Cut):
+                yield block
+            elif isinstance(block, Text | Call):
+                yield from _block_events(index, next(content))
+                index += 1
+        yield {
+            "type": "message_delta",
+            "delta": {"stop_reason": message["stop_reason"], "stop_sequence": None},
+            "usage": {"output_tokens": message["usage"]["output_tokens"]},
+        }
+        yield {"type": "message_stop"}
 
 
 def _tool_use(id_: str, made: Call) -> dict[str, Any]:
     return {"type": "tool_use", "id": id_, "name": made.name, "input": dict(made.input)}
-
-
-def _events(number: int, model: str, blocks: Sequence[Block]) -> Iterator[dict[str, Any] | Pause]:
-    message = _message(number, model, blocks)
-    start = message | {"content": [], "stop_reason": None}
-    yield {"type": "message_start", "message": start}
-    content = iter(message["content"])
-    index = 0
-    for block in blocks:
-        if isinstance(block, Pause):
-            yield block
-        elif isinstance(block, Text | Call):
-            yield from _block_events(index, next(content))
-            index += 1
-    yield {
-        "type": "message_delta",
-        "delta": {"stop_reason": message["stop_reason"], "stop_sequence": None},
-        "usage": {"output_tokens": message["usage"]["output_tokens"]},
-    }
-    yield {"type": "message_stop"}
 
 
 def _block_events(index: int, block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

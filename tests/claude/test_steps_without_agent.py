@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from support import acp_agent
 from support.scratch_project import Project
 
 from claude.client import Client
@@ -62,6 +63,42 @@ def test_programs_run_without_a_model_beside_and_between_agents(
     assert launched == ["implement#1"]
     ran = [seen["tool_input"]["command"] for seen in recorder.of("PreToolUse", tool="Bash")]
     assert set(ran) == {"playbook next --wait"}
+
+
+SHARED = """\
+name: shared
+description: Claude Code works, and another agent beside it and after it
+version: "1.2"
+args: []
+steps:
+  - {id: implement, command: /speckit.implement, parallel_group: both}
+  - {id: beside, command: /works, agent: other, parallel_group: both}
+  - {id: after, command: /asks, agent: other}
+"""
+
+
+def test_another_agent_works_beside_the_client_and_asks_in_its_dialog(
+    project: Project, sit: Sit, recorder: Recorder
+) -> None:
+    project.write(".playbooks/playbooks/shared.yaml", SHARED)
+    other = f"agents: {{other: {{acp: [{sys.executable}, {acp_agent.__file__}]}}}}\n"
+    project.write(".playbooks/config.yaml", other)
+    project.commit("Share the work")
+    terminal = sit(Obedient())
+    terminal.say("/playbook.run shared")
+    terminal.wait_for(r"\(after#1\)", timeout=90)
+    terminal.choose("allow")
+    terminal.wait_for("shared: completed", timeout=90)
+    journal = [(each["step_id"], each["status"], each["agent"]) for each in project.journal()]
+    names = [(step, status, agent["name"]) for step, status, agent in journal]
+    assert names == [
+        ("implement", "done", "claude-code"),
+        ("beside", "done", "other"),
+        ("after", "done", "other"),
+    ]
+    launched = [seen["tool_input"]["prompt"] for seen in recorder.of("PreToolUse", tool="Agent")]
+    assert launched == ["implement#1"]
+    assert project.playbook("audit").code == 0
 
 
 SECRET = "s3cr3t-t0ken"

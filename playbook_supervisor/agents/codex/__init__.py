@@ -1,1 +1,1 @@
-"""Codex."""
+"""Codex as an agent, by its app-server."""

@@ -1,0 +1,1 @@
+"""Tests against the real clients of other agents, each pinned, with a scripted model."""
