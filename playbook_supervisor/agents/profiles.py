@@ -32,7 +32,7 @@ class Profile:
     usage: Literal["all", "last", "unknown"] = "unknown"
     tells_usage: bool = False
     remark: str = ""
-    asks: Literal["all", "commands", "nothing"] = "all"
+    asks: Literal["all", "commands", "outside", "nothing"] = "all"
     install: str = ""
     hosts: tuple[str, ...] = ()
     state: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ PROFILES: Mapping[str, Profile] = {
         program="codex",
         made_by="playbook_supervisor.agents.codex.app_server:CodexAgent",
         layout="codex",
-        asks="commands",
+        asks="outside",
         hosts=("api.openai.com", "chatgpt.com", "auth.openai.com"),
         install="npm install -g @openai/codex",
     ),
