@@ -281,8 +281,9 @@ class AcpExchange(RpcExchange):
         command = self._call.command
 
         def found() -> str:
-            names = self._commands or ()
-            return next((name for name in names if means(name, command)), "")
+            names = [name for name in self._commands or () if means(name, command)]
+            exact = command.removeprefix("/")  # the others may be skills, which some run otherwise
+            return exact if exact in names else next(iter(names), "")
 
         timers = [_in(_ADVERTISING, self._missing)]
         yield lambda: self._commands is not None

@@ -91,6 +91,11 @@ def test_a_command_is_called_as_the_agent_names_it(tmp_path: Path) -> None:
     assert ended(scripted(tmp_path), call).output == "/speckit-plan 013 / It failed."
 
 
+def test_of_two_spellings_that_of_the_playbook_is_sent(tmp_path: Path) -> None:
+    for command in ("qa.run", "qa-run"):
+        assert ended(scripted(tmp_path), call_for(command, tmp_path)).output == f"/{command}"
+
+
 def test_a_command_that_the_agent_does_not_offer_is_never_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

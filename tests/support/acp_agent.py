@@ -17,7 +17,18 @@ from pathlib import Path
 from typing import Any
 
 COMMANDS = (
-    *("works", "fails", "dies", "hangs", "shouts", "colours", "asks", "speckit-plan"),
+    *(
+        "works",
+        "fails",
+        "dies",
+        "hangs",
+        "shouts",
+        "colours",
+        "asks",
+        "speckit-plan",
+        "qa-run",
+        "qa.run",
+    ),
     *("empty", "breaks", "refuses", "limited", "busy", "cut", "cancelled", "runs", "edits"),
     *("late", "nameless", "wonders"),
 )
