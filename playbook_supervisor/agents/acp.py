@@ -14,6 +14,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
@@ -52,6 +53,7 @@ from playbook_supervisor.agents.tool_calls import described
 from playbook_supervisor.agents.verdicts import (
     NOT_LOGGED_IN,
     Verdict,
+    empty,
     failure,
     named_status,
     of_words,
@@ -63,12 +65,12 @@ from playbook_supervisor.formats.sanitize import first_line, one_line, printable
 from playbook_supervisor.kernel.directives import Failure
 from playbook_supervisor.project.settings.config import AgentSettings, Config
 from playbook_supervisor.records import replace
+from playbook_supervisor.system.disk.files import remove
 
 VERSION = 1
 SILENCE = 1800.0
 """Seconds after which an agent that says nothing is ended, unless the step sets another limit: some
 never end by themselves when the model's answer breaks off."""
-_EMPTY = "Its model may have failed, which not every agent tells: try it by hand, in its terminal."
 _ADVERTISING = 20.0  # seconds in which an agent names its commands
 _MORE = 3.0  # and in which it names more of them
 _LINGERS = 3.0  # seconds in which it ends by itself, once its input is closed
@@ -147,6 +149,8 @@ class _Client(Client):
         self.isolation = isolated(call, profile)
         self.wait_for_limit = settings.wait_for_limit
         self._exchanges: list[AcpExchange] = []
+        places = (call.cwd / each for each in profile.leaves)
+        self._leaves = [each for each in places if not each.exists()]
 
     def exchange(self, conversation: str, asker: Asker) -> Exchange | Failure:
         made = AcpExchange(self._argv, self._profile, self._settings, self._call, asker, self.name)
@@ -156,6 +160,10 @@ class _Client(Client):
         return made
 
     def usage(self, retries: int) -> dict[str, Any]:
+        for place in self._leaves:  # else it would count as a change of the step
+            remove(place)
+            with suppress(OSError):
+                place.parent.rmdir()
         used = Usage()
         for each in self._exchanges:
             used.add(each.usage)
@@ -189,7 +197,8 @@ class AcpExchange(RpcExchange):
         self._remark = ""  # of an error, if the model has said nothing since
         self._answer = _Answer()
         self._undescribed: threading.Timer | None = None
-        self._told_tokens = self._untrusted = False
+        self._told_tokens = self._untrusted = self._spoken = False
+        self._own: set[str] = set()  # calls that are not the model's
         self._result: Object = {}
 
     # ── what we ask ─────────────────────────────────────────────────────────────────────────
@@ -218,7 +227,9 @@ class AcpExchange(RpcExchange):
         prompt = prompt_of(self._call, self.conversation if self._continues else "")
         if self._call.command.startswith("/") and not self._continues:
             prompt = yield from self._as_advertised()
-        said = [prompt, *filter(None, [self._call.feedback if not self._continues else ""])]
+        if self._call.feedback and not self._continues:  # agents lose a second block of text
+            prompt = f"{prompt}\n\n{self._call.feedback}"
+        said = [prompt]
         while said:
             self._prompted = True
             blocks = [{"type": "text", "text": each} for each in said]
@@ -384,7 +395,7 @@ class AcpExchange(RpcExchange):
             self._fail("PB-AGENT-API", message)
         self._message, self._line = self._message + words, self._line + words
         if words.strip():
-            self.silent, self._remark = False, ""
+            self.silent, self._remark, self._spoken = False, "", True
         *whole, self._line = self._line.split("\n")
         yield from filter(str.strip, whole)
 
@@ -393,11 +404,14 @@ class AcpExchange(RpcExchange):
 
     def _hear_call(self, update: Object) -> Iterator[str]:
         if self._is_remark(text(update, "title")):
+            self._own.add(text(update, "toolCallId"))
+        if text(update, "toolCallId") in self._own:
             return
         known = text(update, "toolCallId") in self._calls
         call = self._merged(update)
         if not known:
             self.tool_calls, self.silent = self.tool_calls + 1, False
+            self._spoken = False
         if text(call, "status") != "pending" and not call.get(_LOGGED):
             call[_LOGGED] = True  # before, its input may not be known
             tool, given = as_tool(call)
@@ -465,9 +479,13 @@ class AcpExchange(RpcExchange):
         reason = _words(self.errors)
         if self._profile.tells_usage and not self._told_tokens:
             return of_words(self._name, reason or f"{self._name} used no tokens")
-        if self.silent and not self._told_tokens:
-            message = f"{self._name} ended its turn without a word, a tool call or a token"
-            return Verdict(failure("PB-AGENT-EMPTY", with_reason(message, reason), guidance=_EMPTY))
+        if self._profile.hides_failures and not self._spoken:
+            message = (
+                f"{self._name} ended without an answer of the model; its server may have failed"
+            )
+            return Verdict(failure("PB-AGENT-API", with_reason(message, reason)))
+        if self.silent:
+            return empty(self._name, reason)
         return Verdict()
 
 

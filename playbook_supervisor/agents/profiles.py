@@ -15,10 +15,14 @@ class Profile:
     this profile, the settings and the repository. `acp` are the arguments that make it speak the
     Agent Client Protocol, None if it is not driven that way. `layout` says where its command files
     lie. `mode` is the one in which it asks before it acts, `env` what else makes it ask. `asks`:
-    which calls it puts to a person; its own settings decide the others. `usage` is what its tokens
-    count: all that it used, its last request, or that is not known; `tells_usage`: an end without
-    them is a failure. `remark` is the pattern of a message, or of a call's title, that is the
-    agent's own and not the model's; one that begins with `Error` says that the model has failed.
+    which calls it puts to a person; its own settings decide the others.
+
+    `usage` is what its tokens count: all that it used, its last request, or that is not known;
+    `tells_usage`: an end without them is a failure. `hides_failures`: where the model's server
+    failed, it ends its turn without a word. `remark` is the pattern of a message, or of a call's
+    title, that is the agent's own and not the model's; one that begins with `Error` says that the
+    model has failed. `leaves` are what it makes for itself in the repository.
+
     `install` says how to get it. `hosts` are those that it has to reach, and `state` the folders of
     the home in which it keeps its conversations.
     """
@@ -31,7 +35,9 @@ class Profile:
     env: Mapping[str, str] = field(default_factory=dict)
     usage: Literal["all", "last", "unknown"] = "unknown"
     tells_usage: bool = False
+    hides_failures: bool = False
     remark: str = ""
+    leaves: tuple[str, ...] = ()
     asks: Literal["all", "commands", "outside", "nothing"] = "all"
     install: str = ""
     hosts: tuple[str, ...] = ()
@@ -72,6 +78,7 @@ PROFILES: Mapping[str, Profile] = {
         layout="opencode",
         env={"OPENCODE_PERMISSION": _OPENCODE},
         usage="last",
+        leaves=(".opencode/.gitignore",),
         state=(".local/share/opencode", ".local/state/opencode"),
         install="npm install -g opencode-ai",
     ),
@@ -92,6 +99,7 @@ PROFILES: Mapping[str, Profile] = {
         layout="qwen",
         mode="default",
         usage="all",
+        leaves=(".qwen/tmp",),
         state=(".qwen/projects", ".qwen/tmp"),
         install="npm install -g @qwen-code/qwen-code",
     ),
@@ -100,6 +108,7 @@ PROFILES: Mapping[str, Profile] = {
         acp=("acp",),
         layout="kimi",
         mode="default",
+        hides_failures=True,
         asks="commands",
         install="npm install -g @moonshot-ai/kimi-code",
         hosts=("api.kimi.com", "api.moonshot.ai", "api.moonshot.cn"),

@@ -199,13 +199,10 @@ def test_a_server_that_fails_is_tried_again_before_the_first_call_of_a_tool(
     assert "retries" not in ended(call).agent
 
 
-def test_a_turn_without_a_word_is_silent_and_one_without_tokens_empty(
-    recorded: Recorded, tmp_path: Path
-) -> None:
+def test_a_turn_without_a_word_and_a_call_is_empty(recorded: Recorded, tmp_path: Path) -> None:
     assert error_of(call_for("empty", tmp_path)).code == "PB-AGENT-EMPTY"
-    recorded("empty")
-    outcome = ended(prompted(tmp_path))
-    assert (outcome.error, outcome.silent) == (None, True)
+    recorded("empty")  # with tokens: they prove no work
+    assert error_of(prompted(tmp_path)).code == "PB-AGENT-EMPTY"
 
 
 def test_an_interrupted_turn_is_not_done(tmp_path: Path) -> None:

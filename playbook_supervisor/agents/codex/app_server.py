@@ -400,7 +400,7 @@ class CodexExchange(RpcExchange):
             return Verdict(failure("PB-AGENT-ENDED", message))
         if denied := self._decisions.failure():
             return Verdict(denied)
-        return empty(self._name) if self.silent and not self.usage.tokens else Verdict()
+        return empty(self._name) if self.silent else Verdict()
 
 
 def _command(of: Object) -> tuple[str, Object]:

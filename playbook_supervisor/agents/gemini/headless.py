@@ -216,7 +216,7 @@ class _Exchange(Exchange):
             message = f"{self._name} was not permitted: {calls}"
             line = line_to_add(self._name, unruled, allowed, root)
             return Verdict(failure("PB-AGENT-PERMISSION", message, guidance=line, lasts=True))
-        return empty(self._name) if self.silent and not self.usage.tokens else Verdict()
+        return empty(self._name) if self.silent else Verdict()
 
     def _failed(self, said: str) -> Verdict:
         inner = re.search(r"\{.*\}", said, re.DOTALL)
