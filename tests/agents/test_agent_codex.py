@@ -41,6 +41,7 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "codex").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     monkeypatch.setenv("CODEX_HOME", str(folder / "home"))
+    monkeypatch.setenv("TMPDIR", str(folder / "temporary"))
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
     return folder
 
@@ -330,6 +331,15 @@ def test_a_step_s_tools_and_the_settings_choose_its_sandbox(
 def test_an_unknown_mode_is_refused_before_the_client_is_started(tmp_path: Path) -> None:
     error = error_of(prompted(tmp_path), mode="yolo")
     assert "it has workspace-write, read-only, danger-full-access" in error.message
+
+
+def test_a_home_in_which_its_sandbox_cannot_start_is_refused(
+    client: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(client))
+    error = error_of(call_for("works", tmp_path))
+    assert "its sandbox cannot start" in error.message
+    assert ended(call_for("works", tmp_path), mode="danger-full-access").error is None
 
 
 # ── a client that cannot be spoken to ───────────────────────────────────────────────────────

@@ -29,17 +29,19 @@ MARK = "PLAYBOOK_TESTS_CLIENT"
 
 @dataclass(frozen=True)
 class Kind:
-    """One client. In `env` and `files`, $URL is the model's and $ROOT the project's folder.
+    """One client. In `env` and `files`, $URL is the model's, $ROOT the project's folder and $PLACE
+    the client's.
 
     `command` is the file of a command in the project, $NAME its name, $SKILL the same with dashes.
     `write_tool` and `shell_tool` are the tools' names and their arguments'; `more` goes to the
-    shell, too.
+    shell, too, and `asking` makes a client with a sandbox of its own ask before it runs something.
     """
 
     command: str
     write_tool: tuple[str, str, str]
     shell_tool: tuple[str, str]
     more: Mapping[str, object] = field(default_factory=dict)
+    asking: Mapping[str, object] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
 
@@ -54,10 +56,10 @@ class Kind:
             return self.runs(f"printf %s {shlex.quote(content)} > {shlex.quote(str(path))}")
         return call(tool, **{where: str(path), what: content})
 
-    def runs(self, line: str) -> Call:
+    def runs(self, line: str, *, asking: bool = False) -> Call:
         """The call that runs a command line."""
         tool, what = self.shell_tool
-        return call(tool, **{what: line, **self.more})
+        return call(tool, **{what: line, **self.more, **(self.asking if asking else {})})
 
 
 _SKILL = ".agents/skills/$SKILL/SKILL.md"
@@ -83,10 +85,12 @@ KINDS: Mapping[str, Kind] = {
         command=_SKILL,
         write_tool=("exec_command", "", ""),
         shell_tool=("exec_command", "cmd"),
-        env={"DUMMY": "dummy"},
+        asking={"sandbox_permissions": "require_escalated", "justification": "?"},
+        env={"DUMMY": "dummy", "CODEX_HOME": "$PLACE/codex"},  # its sandbox hides /dev/shm
         files={
-            ".codex/config.toml": 'model = "gpt-5"\nmodel_provider = "s"\n[model_providers.s]\n'
-            'name = "s"\nbase_url = "$URL/v1"\nwire_api = "responses"\nenv_key = "DUMMY"\n'
+            "$PLACE/codex/config.toml": 'model = "gpt-5"\nmodel_provider = "s"\n'
+            '[model_providers.s]\nname = "s"\nbase_url = "$URL/v1"\nwire_api = "responses"\n'
+            'env_key = "DUMMY"\n'
             '[projects."$ROOT"]\ntrust_level = "trusted"\n'
         },
     ),
@@ -200,17 +204,19 @@ def seated(project: Project, model: Model, *names: str) -> Iterator[Seat]:
             made.write_text(f'#!/bin/sh\nexec {start} "$@"\n')
             made.chmod(0o755)
             kind = KINDS[name]
-            filled = {key: _filled(text, model, project) for key, text in kind.env.items()}
-            project.env |= filled
+            meant = {"$URL": model.url, "$ROOT": str(project.root.resolve()), "$PLACE": str(place)}
+            project.env |= {key: _filled(text, meant) for key, text in kind.env.items()}
             for path, text in kind.files.items():
-                file = project.home / path
+                file = project.home / _filled(path, meant)
                 file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(_filled(text, model, project))
+                file.write_text(_filled(text, meant))
         yield seat
 
 
-def _filled(text: str, model: Model, project: Project) -> str:
-    return text.replace("$URL", model.url).replace("$ROOT", str(project.root.resolve()))
+def _filled(text: str, meant: Mapping[str, str]) -> str:
+    for name, value in meant.items():
+        text = text.replace(name, value)
+    return text
 
 
 @dataclass

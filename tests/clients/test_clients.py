@@ -105,7 +105,7 @@ class Planner:
         self.asked.append(request)
         said = self.scenario
         calls = [
-            *([self.kind.runs(said.line)] if said.line else ()),
+            *([self.kind.runs(said.line, asking=True)] if said.line else ()),
             self.kind.writes(self.project.root / PLAN, "the plan\n"),
         ]
         due = [each for each in calls if each not in request.calls]

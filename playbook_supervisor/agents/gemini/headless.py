@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree, which
 from tempfile import mkdtemp
@@ -43,18 +44,20 @@ from playbook_supervisor.agents.verdicts import (
     usage_limit,
     with_reason,
 )
+from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.fields import json_object
 from playbook_supervisor.formats.sanitize import first_line, one_line, printable, some
 from playbook_supervisor.kernel.directives import Failure
 from playbook_supervisor.project.settings.config import AgentSettings
 from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.records import replace
-from playbook_supervisor.system.disk.files import write_atomically
+from playbook_supervisor.system.disk.files import read_bytes, write_atomically
 from playbook_supervisor.system.isolation.sandbox import Sandbox
 
 TESTED = "0.61.0"
 """The version of the client with which the tests run."""
 _MODE = "auto_edit"
+_PACKAGE = 1 << 20  # bytes of a package.json
 _LINGERS = 5.0  # seconds in which it ends by itself after its result
 _UNREAD = "Policy file error in policy.toml"
 _DENIED = frozenset({"policy_violation", "tool_not_registered"})
@@ -146,6 +149,7 @@ class _Client(Client):
         used = Usage()
         for each in self._exchanges:
             used.add(each.usage)
+        used.version = _version(self._profile.program) if self._exchanges else ""
         last = self._exchanges[-1].conversation if self._exchanges else ""
         return used.as_journaled(self.name, last, retries)
 
@@ -236,6 +240,16 @@ class _Exchange(Exchange):
                 return of_status(self._name, 0, words, lost=True)
         status = error.get("code")
         return of_status(self._name, status if type(status) is int else 0, words)
+
+
+def _version(program: str) -> str:
+    """The version in its package, for the client would need a second to tell it."""
+    for folder in Path(which(program) or "/").resolve().parents:
+        with suppress(OSError, PlaybookError):
+            package = json_object(read_bytes(folder / "package.json", limit=_PACKAGE).decode())
+            if text(package, "name") == "@google/gemini-cli":
+                return text(package, "version")
+    return ""
 
 
 def _meaning(said: str) -> str:
