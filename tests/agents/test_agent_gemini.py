@@ -138,7 +138,7 @@ def test_a_command_is_sent_as_it_is_installed_or_not_at_all(tmp_path: Path) -> N
         ("rate", "PB-AGENT-RATE", "status 429 here"),
         ("server-error", "PB-AGENT-API", "status 500 here"),
         ("cut", "PB-AGENT-API", "ended without a finish reason"),
-        ("empty", "PB-AGENT-API", "empty response"),
+        ("empty", "PB-AGENT-EMPTY", "empty response"),
         ("limit", "PB-AGENT-LIMIT", "exhausted your daily quota"),
         ("interrupted", "PB-AGENT-FAILED", "exit status 144"),
     ],

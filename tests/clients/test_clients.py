@@ -76,6 +76,8 @@ _UNTOLD = ("PB-AGENT-API", "it tells the words of the model's server, and not th
 _TRIES = (LATE, "it tries for a minute or more, and says nothing meanwhile")
 PECULIAR: dict[tuple[str, str], tuple[str, str]] = {
     ("copilot", "empty"): ("PB-AGENT-API", "it calls this an error of the model"),
+    ("gemini", "broken"): _TRIES,
+    ("gemini", "rate"): _TRIES,
     ("kimi", "broken"): _TRIES,
     ("kimi", "empty"): _TRIES,
     ("opencode", "broken"): _TRIES,
@@ -174,7 +176,8 @@ def test_each_scenario_has_its_verdict(
     if scenario == "success":
         assert entry["output"] == "The plan is written.\nReally."
         assert "013 --deep" in "\n".join(planner.asked[0].texts)
-        assert agent(entry)["version"] == installed.PINS[name]["version"]
+        if name != "gemini":  # its package tells the version, and is not where our wrapper is
+            assert agent(entry)["version"] == installed.PINS[name]["version"]
     if scenario == "denied":
         assert "allowed_tools" in done.err
         assert not (project.root / "made.txt").exists()

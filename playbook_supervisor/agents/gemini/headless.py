@@ -41,6 +41,7 @@ from playbook_supervisor.agents.verdicts import (
     failure,
     line_to_add,
     of_status,
+    of_words,
     usage_limit,
     with_reason,
 )
@@ -61,12 +62,15 @@ _PACKAGE = 1 << 20  # bytes of a package.json
 _LINGERS = 5.0  # seconds in which it ends by itself after its result
 _UNREAD = "Policy file error in policy.toml"
 _DENIED = frozenset({"policy_violation", "tool_not_registered"})
+_STATUS = r"(?:\"code\":|\bstatus:) ?([45]\d\d)\b"
+"""The HTTP status in what it says, or writes to its standard error."""
 _FAULTS = (
     (r"exhausted your (?:daily )?(?:quota|capacity)", "limit"),
     (r"request a quota increase|rate limit", "rate"),
     (r"(?:an|invalid) auth method|API key not valid|API_KEY_INVALID", "login"),
     (r"exceeds the maximum number of tokens|context window", "context"),
-    (r"stream ended|empty response|fetch failed|ECONN|ETIMEDOUT|socket hang up", "lost"),
+    (r"empty response", "empty"),
+    (r"stream ended|fetch failed|ECONN|ETIMEDOUT|socket hang up", "lost"),
 )
 """Words of the client's errors, and what they mean. Their kind is always `unknown`."""
 
@@ -93,7 +97,7 @@ class GeminiAgent:
 class _Client(Client):
     def __init__(self, name: str, profile: Profile, settings: AgentSettings, call: Call) -> None:
         self.name, self._profile, self._settings, self._call = name, profile, settings, call
-        self.env = environment(call)
+        self.env = {**environment(call), "TERM": "xterm-256color"}  # else it complains, each time
         folder = mkdtemp(prefix="playbook-")
         self._remove = finalize(self, rmtree, folder, ignore_errors=True)
         self._policy = Path(folder) / "policy.toml"
@@ -236,10 +240,12 @@ class _Exchange(Exchange):
             case "context":
                 message = "the conversation does not fit into the model's context"
                 return Verdict(failure("PB-AGENT-CONTEXT", with_reason(message, words)))
+            case "empty":
+                return empty(self._name, words)
             case "lost":
                 return of_status(self._name, 0, words, lost=True)
-        status = error.get("code")
-        return of_status(self._name, status if type(status) is int else 0, words)
+        told = re.findall(_STATUS, said) or re.findall(_STATUS, self.errors) or ["0"]
+        return of_words(self._name, words, int(told[-1]))
 
 
 def _version(program: str) -> str:
