@@ -94,6 +94,9 @@ def create(argument: str, config: Config, root: Path) -> AcpAgent:
     if argument in PROFILES and PROFILES[argument].acp is not None:
         settings = config.agents.get(argument, AgentSettings())
         return AcpAgent(argument, PROFILES[argument], settings, root)
+    if argument in PROFILES:
+        message = f"{argument} is driven by its own protocol"
+        raise ArgumentError("PB-ARG-AGENT", message, guidance=f"Write --agent {argument}.")
     try:
         argv = shlex.split(argument)
     except ValueError as error:

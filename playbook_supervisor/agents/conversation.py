@@ -142,10 +142,12 @@ def isolated(call: Call, profile: Profile) -> Sandbox | None:
     """The call's isolation, in which the agent reaches its hosts and keeps its conversations."""
     if call.isolation is None:
         return None
-    folders = [Path.home() / each for each in profile.state]
-    for folder in folders:
+    opened, written = (
+        [Path.home() / each for each in folders] for folders in (profile.homes, profile.state)
+    )
+    for folder in (*opened, *written):
         ensure_folder(folder)
-    return call.isolation.reaching(profile.hosts).keeping(folders)
+    return call.isolation.reaching(profile.hosts).keeping(opened, written)
 
 
 def model_of(call: Call, settings: AgentSettings) -> str:

@@ -23,8 +23,9 @@ class Profile:
     title, that is the agent's own and not the model's; one that begins with `Error` says that the
     model has failed. `leaves` are what it makes for itself in the repository.
 
-    `install` says how to get it. `hosts` are those that it has to reach, and `state` the folders of
-    the home in which it keeps its conversations.
+    `install` says how to get it. For isolation, `hosts` are those that it has to reach, `homes` its
+    folders in the user's home, and `state` those among them whose content has to stay: the
+    conversations.
     """
 
     program: str
@@ -41,6 +42,7 @@ class Profile:
     asks: Literal["all", "commands", "outside", "nothing"] = "all"
     install: str = ""
     hosts: tuple[str, ...] = ()
+    homes: tuple[str, ...] = ()
     state: tuple[str, ...] = ()
 
 
@@ -79,6 +81,7 @@ PROFILES: Mapping[str, Profile] = {
         env={"OPENCODE_PERMISSION": _OPENCODE},
         usage="last",
         leaves=(".opencode/.gitignore",),
+        homes=(".config/opencode", ".cache/opencode"),
         state=(".local/share/opencode", ".local/state/opencode"),
         install="npm install -g opencode-ai",
     ),
@@ -90,6 +93,7 @@ PROFILES: Mapping[str, Profile] = {
         tells_usage=True,
         remark=r"(?:Info|Error): ",
         hosts=("api.githubcopilot.com", "*.githubcopilot.com", "api.github.com", "github.com"),
+        homes=(".copilot",),
         state=(".copilot/session-state",),
         install="npm install -g @github/copilot",
     ),
@@ -100,6 +104,7 @@ PROFILES: Mapping[str, Profile] = {
         mode="default",
         usage="all",
         leaves=(".qwen/tmp",),
+        homes=(".qwen",),
         state=(".qwen/projects", ".qwen/tmp"),
         install="npm install -g @qwen-code/qwen-code",
     ),
@@ -112,6 +117,7 @@ PROFILES: Mapping[str, Profile] = {
         asks="commands",
         install="npm install -g @moonshot-ai/kimi-code",
         hosts=("api.kimi.com", "api.moonshot.ai", "api.moonshot.cn"),
+        homes=(".kimi-code",),
         state=(".kimi-code/sessions",),
     ),
     "vibe": Profile(
@@ -123,6 +129,7 @@ PROFILES: Mapping[str, Profile] = {
         usage="all",
         tells_usage=True,
         hosts=("api.mistral.ai",),
+        homes=(".vibe",),
         state=(".vibe/logs",),
         install="uv tool install mistral-vibe",
     ),
