@@ -188,6 +188,14 @@ def test_each_name_of_a_failure_has_its_code(
     assert error_of(call_for("fails", tmp_path)).code == code
 
 
+def test_an_answer_that_reached_its_length_is_no_failure_of_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = {"message": "Incomplete response returned, reason: max_output_tokens"}
+    monkeypatch.setenv("CODEX_FAULT", json.dumps({**fault, "codexErrorInfo": "other"}))
+    assert error_of(call_for("fails", tmp_path)).code == "PB-AGENT-OUTPUT"
+
+
 def test_a_server_that_fails_is_tried_again_before_the_first_call_of_a_tool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,6 +157,18 @@ def test_a_client_that_is_not_set_up_is_not_logged_in(client: Path, tmp_path: Pa
     assert error_of(prompted(tmp_path)).code == "PB-AGENT-LOGIN"
 
 
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [("length", "PB-AGENT-OUTPUT"), ("content_filter", "PB-AGENT-REFUSED"), ("stop", None)],
+)
+def test_an_answer_that_was_cut_is_no_success_although_the_stream_says_so(
+    end: str, code: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMINI_END", end)
+    error = ended(call_for("works", tmp_path)).error
+    assert (error and error.code) == code
+
+
 def test_nothing_said_nothing_called_and_nothing_used_is_no_success(tmp_path: Path) -> None:
     assert error_of(call_for("empty", tmp_path)).code == "PB-AGENT-EMPTY"
 

@@ -1,8 +1,8 @@
 """A scripted Gemini CLI: run it as a program.
 
 It plays the commands of `acp_agent`. With GEMINI_REPLAY it says again the lines of the real client
-in that file. Its arguments are added to argv.json, and its policy copied to policy.toml, both in
-its working directory.
+in that file. With GEMINI_END, its telemetry says that the last answer ended so. Its arguments are
+added to argv.json, and its policy copied to policy.toml, both in its working directory.
 """
 
 from __future__ import annotations
@@ -44,6 +44,11 @@ if __name__ == "__main__":
     options = dict(word.removeprefix("--").partition("=")[::2] for word in sys.argv[1:])
     Path("argv.json").write_text(json.dumps(sys.argv[1:]))
     shutil.copy(options["policy"], "policy.toml")
+    if end := os.environ.get("GEMINI_END"):
+        event = {"finish_reasons": ["stop", end], "role": "main"}
+        aside = {"finish_reasons": ["stop", "stop"], "role": "utility_router"}
+        told = "".join(json.dumps(each, indent=2) for each in (event, aside))
+        Path(os.environ["GEMINI_TELEMETRY_OUTFILE"]).write_text(told)
     if file := os.environ.get("GEMINI_REPLAY"):
         print(Path(file).read_text(), end="", flush=True)
         sys.exit(144)

@@ -401,10 +401,10 @@ class CodexExchange(RpcExchange):
             return Verdict(failure("PB-AGENT-NONE", "this codex has no app-server", guidance=_OLD))
         if not self._ended:
             return None
-        status = text(self._ended, "status")
-        if status == "failed":
+        status, error = text(self._ended, "status"), mapping(self._ended, "error")
+        if status == "failed" or error:
             self.tool_calls += self._answered  # what its sandbox refuses is not told
-            return judged(self._name, mapping(self._ended, "error"), self._limits)
+            return judged(self._name, error, self._limits)
         if status != "completed":
             message = f"{self._name} ended before its work was done ({first_line(status, 60)})"
             return Verdict(failure("PB-AGENT-ENDED", message))

@@ -34,6 +34,13 @@ _ENDS = {
     "inferenceHookDenied": _REFUSED,
     "misalignmentPolicyViolation": _REFUSED,
 }
+_CUTS = {
+    "reason: max_output_tokens": (
+        "PB-AGENT-OUTPUT",
+        "an answer of the model reached the limit on its length",
+    ),
+    "reason: content_filter": _REFUSED,
+}
 _CUT = "stream disconnected"
 _MOST_WORDS = 400  # characters
 
@@ -48,6 +55,9 @@ def judged(name: str, error: Object, limits: Object) -> Verdict:
     if kind in _ENDS:
         code, message = _ENDS[kind]
         return Verdict(failure(code, with_reason(message, words)))
+    for found, end in _CUTS.items():
+        if found in said:
+            return Verdict(failure(*end))
     status = mapping(info, kind).get("httpStatusCode")
     if type(status) is int:
         return of_status(name, status, words)

@@ -52,7 +52,7 @@ from playbook_supervisor.kernel.directives import Failure
 from playbook_supervisor.project.settings.config import AgentSettings
 from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.records import replace
-from playbook_supervisor.system.disk.files import read_bytes, write_atomically
+from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
 from playbook_supervisor.system.isolation.sandbox import Sandbox
 
 TESTED = "0.61.0"
@@ -64,6 +64,20 @@ _UNREAD = "Policy file error in policy.toml"
 _DENIED = frozenset({"policy_violation", "tool_not_registered"})
 _STATUS = r"(?:\"code\":|\bstatus:) ?([45]\d\d)\b"
 """The HTTP status in what it says, or writes to its standard error."""
+_ENABLED = "GEMINI_TELEMETRY_ENABLED"
+_TELEMETRY = {
+    _ENABLED: "true",
+    "GEMINI_TELEMETRY_TARGET": "local",
+    "GEMINI_TELEMETRY_LOG_PROMPTS": "false",
+    "GEMINI_TELEMETRY_TRACES_ENABLED": "false",
+}
+"""Makes it write into a file how each answer ended: its stream calls one that was cut a success."""
+_END = r'"finish_reasons": \[[^\]]*"(\w+)"\s*\],\s*"role": "main"'
+_TAIL = 1 << 20  # bytes at the end of that file
+_CUTS = {
+    "length": ("PB-AGENT-OUTPUT", "an answer of the model reached the limit on its length"),
+    "content_filter": ("PB-AGENT-REFUSED", "the model's server cut its answer off"),
+}
 _FAULTS = (
     (r"exhausted your (?:daily )?(?:quota|capacity)", "limit"),
     (r"request a quota increase|rate limit", "rate"),
@@ -97,10 +111,13 @@ class GeminiAgent:
 class _Client(Client):
     def __init__(self, name: str, profile: Profile, settings: AgentSettings, call: Call) -> None:
         self.name, self._profile, self._settings, self._call = name, profile, settings, call
-        self.env = {**environment(call), "TERM": "xterm-256color"}  # else it complains, each time
         folder = mkdtemp(prefix="playbook-")
         self._remove = finalize(self, rmtree, folder, ignore_errors=True)
-        self._policy = Path(folder) / "policy.toml"
+        self._policy, self._events = Path(folder) / "policy.toml", Path(folder) / "told/events"
+        ensure_folder(self._events.parent)
+        told = {**_TELEMETRY, "GEMINI_TELEMETRY_OUTFILE": str(self._events)}
+        self.env = {**environment(call), "TERM": "xterm-256color"}  # else it complains, each time
+        self.env |= told if _ENABLED not in self.env else {}
         self.isolation = self._isolated(isolated(call, profile))
         self._exchanges: list[_Exchange] = []
 
@@ -115,7 +132,7 @@ class _Client(Client):
             profile=replace(
                 inside,
                 opened=(*inside.opened, home),
-                writable=(*inside.writable, home / "oauth_creds.json"),
+                writable=(*inside.writable, home / "oauth_creds.json", self._events.parent),
                 protected=(*inside.protected, inside.folder / ".gemini/settings.json"),
                 copied=(*inside.copied, *dropped),
                 shown=(*inside.shown, self._policy),
@@ -143,7 +160,7 @@ class _Client(Client):
         }
         argv = [self._profile.program, "--skip-trust"]
         argv += [f"--{name}={value}" for name, value in options.items() if value]
-        made = _Exchange(argv, call, settings.allowed_tools, self.name)
+        made = _Exchange(argv, call, settings.allowed_tools, self.name, self._events)
         made.conversation = conversation
         self._exchanges.append(made)
         return made
@@ -163,9 +180,11 @@ class _Exchange(Exchange):
 
     lingers = _LINGERS
 
-    def __init__(self, argv: list[str], call: Call, allowed: tuple[str, ...], name: str) -> None:
+    def __init__(
+        self, argv: list[str], call: Call, allowed: tuple[str, ...], name: str, events: Path
+    ) -> None:
         super().__init__(argv)
-        self._call, self._allowed, self._name = call, allowed, name
+        self._call, self._allowed, self._name, self._events = call, allowed, name, events
         self.usage = Usage()
         self._words = self._line = ""  # of the message that is being said, and not yet shown
         self._calls: dict[str, tuple[str, Object]] = {}
@@ -224,6 +243,8 @@ class _Exchange(Exchange):
             message = f"{self._name} was not permitted: {calls}"
             line = line_to_add(self._name, unruled, allowed, root)
             return Verdict(failure("PB-AGENT-PERMISSION", message, guidance=line, lasts=True))
+        if (end := _last_end(self._events)) in _CUTS:
+            return Verdict(failure(*_CUTS[end]))
         return empty(self._name) if self.silent else Verdict()
 
     def _failed(self, said: str) -> Verdict:
@@ -246,6 +267,15 @@ class _Exchange(Exchange):
                 return of_status(self._name, 0, words, lost=True)
         told = re.findall(_STATUS, said) or re.findall(_STATUS, self.errors) or ["0"]
         return of_words(self._name, words, int(told[-1]))
+
+
+def _last_end(events: Path) -> str:
+    """How the model's last answer ended, as the client's telemetry names it; empty if unknown."""
+    with suppress(OSError), events.open("rb") as file:
+        file.seek(max(0, events.stat().st_size - _TAIL))
+        ends = re.findall(_END, file.read(_TAIL).decode("utf-8", "replace"))
+        return str(ends[-1]) if ends else ""
+    return ""
 
 
 def _version(program: str) -> str:
