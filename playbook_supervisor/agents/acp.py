@@ -157,11 +157,13 @@ class _Client(Client):
         made.begin()
         return made
 
-    def usage(self, retries: int) -> dict[str, Any]:
+    def close(self) -> None:
         for place in self._leaves:  # else it would count as a change of the step
             remove(place)
             with suppress(OSError):
                 place.parent.rmdir()
+
+    def usage(self, retries: int) -> dict[str, Any]:
         used = Usage()
         for each in self._exchanges:
             used.add(each.usage)

@@ -141,6 +141,10 @@ class Client(ABC):
     def usage(self, retries: int) -> dict[str, Any]:
         """The journal's `agent`, over all processes; without what is not known."""
 
+    def close(self) -> None:
+        """Remove what the processes needed or left. Called once, when all have ended."""
+        return
+
 
 def isolated(call: Call, profile: Profile) -> Sandbox | None:
     """The call's isolation, in which the agent reaches its hosts and keeps its conversations."""
@@ -214,6 +218,7 @@ class Conversation:
             yield Message(outcome=replace(outcome, agent=agent))
         finally:
             self.stop()
+            self._client.close()
 
     def _carry_out(self) -> Generator[Message, None, Outcome]:
         output = OutputMessages(self._call)
