@@ -64,13 +64,9 @@ from playbook_supervisor.formats.fields import json_object
 from playbook_supervisor.formats.sanitize import first_line, one_line, printable, some
 from playbook_supervisor.kernel.directives import Failure
 from playbook_supervisor.project.settings.config import AgentSettings, Config
-from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import remove
 
 VERSION = 1
-SILENCE = 1800.0
-"""Seconds after which an agent that says nothing is ended, unless the step sets another limit: some
-never end by themselves when the model's answer breaks off."""
 _ADVERTISING = 20.0  # seconds in which an agent names its commands
 _MORE = 3.0  # and in which it names more of them
 _LINGERS = 3.0  # seconds in which it ends by itself, once its input is closed
@@ -133,7 +129,6 @@ class AcpAgent:
         return bool(call.conversation)
 
     def run(self, call: Call) -> Running:
-        call = call if call.idle else replace(call, idle=SILENCE)
         return conversing(call, _Client(self.name, self._argv, self.profile, self._settings, call))
 
 
@@ -162,11 +157,13 @@ class _Client(Client):
         made.begin()
         return made
 
-    def usage(self, retries: int) -> dict[str, Any]:
+    def close(self) -> None:
         for place in self._leaves:  # else it would count as a change of the step
             remove(place)
             with suppress(OSError):
                 place.parent.rmdir()
+
+    def usage(self, retries: int) -> dict[str, Any]:
         used = Usage()
         for each in self._exchanges:
             used.add(each.usage)

@@ -40,6 +40,9 @@ from playbook_supervisor.system.process.processes import Worker
 
 PAUSES = (1.0, 2.0, 4.0)
 """Seconds before each retry, where the model's server failed before the first tool call."""
+SILENCE = 1800.0
+"""Seconds after which an agent other than Claude Code that says nothing is ended, unless the step
+sets another limit: some never end by themselves when the model's answer breaks off."""
 _CAP = 16_000_000  # bytes of one line of a stream: a tool's result may hold pictures
 _FIRST_WAIT = 1.0  # seconds, at least, before the first try after a usage limit
 _NEXT_WAIT = 60.0  # and before each further one
@@ -128,6 +131,7 @@ class Client(ABC):
     env: Mapping[str, str]
     isolation: Sandbox | None
     wait_for_limit = False
+    silence: float | None = SILENCE
 
     @abstractmethod
     def exchange(self, conversation: str, asker: Asker) -> Exchange | Failure:
@@ -136,6 +140,10 @@ class Client(ABC):
     @abstractmethod
     def usage(self, retries: int) -> dict[str, Any]:
         """The journal's `agent`, over all processes; without what is not known."""
+
+    def close(self) -> None:
+        """Remove what the processes needed or left. Called once, when all have ended."""
+        return
 
 
 def isolated(call: Call, profile: Profile) -> Sandbox | None:
@@ -178,7 +186,8 @@ class Conversation:
     """One call. It starts at once. Read `messages` to its end; any thread may call `stop`."""
 
     def __init__(self, call: Call, client: Client) -> None:
-        self._call, self._client = call, client
+        self._call = call if call.idle else replace(call, idle=client.silence)
+        self._client = client
         self._began = time.monotonic()
         self._waited = 0.0  # seconds spent on usage limits, which the deadline excludes
         self._limits = self._retries = 0
@@ -209,6 +218,7 @@ class Conversation:
             yield Message(outcome=replace(outcome, agent=agent))
         finally:
             self.stop()
+            self._client.close()
 
     def _carry_out(self) -> Generator[Message, None, Outcome]:
         output = OutputMessages(self._call)
