@@ -16,13 +16,22 @@ from typing import Any
 
 import pytest
 from support import codex_agent
+from support.bubblewrap import needs_bubblewrap
 from support.controlled_time import shorten_grace
 
 from playbook_supervisor.agents import conversation
-from playbook_supervisor.agents.protocol import Agent, Call, Reply, Request, carry_out
+from playbook_supervisor.agents.protocol import (
+    Agent,
+    Call,
+    Reply,
+    Request,
+    can_continue,
+    carry_out,
+)
 from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.kernel.directives import Failure, Outcome
-from playbook_supervisor.project.settings.config import AgentSettings, Config
+from playbook_supervisor.project.settings.config import AgentSettings, Config, Isolation
+from playbook_supervisor.project.settings.isolation import of_step
 from playbook_supervisor.records import replace
 from playbook_supervisor.testing import AGENT_CHECKS, ASKING_CHECKS, AgentCheck, call_for
 
@@ -339,6 +348,39 @@ def test_a_step_s_tools_and_the_settings_choose_its_sandbox(
 def test_an_unknown_mode_is_refused_before_the_client_is_started(tmp_path: Path) -> None:
     error = error_of(prompted(tmp_path), mode="yolo")
     assert "it has workspace-write, read-only, danger-full-access" in error.message
+
+
+def isolated(call: Call, client: Path) -> Call:
+    """The call in isolation, in which the scripted client is seen, too."""
+    subprocess.run(["git", "init", "-q", call.cwd], check=True)
+    shown = Isolation(mode="required", show=(str(client), str(Path(__file__).parents[1])))
+    return replace(call, isolation=of_step(Config(isolation=shown), call.cwd))
+
+
+@needs_bubblewrap
+def test_in_our_isolation_its_own_sandbox_is_off(
+    recorded: Recorded, client: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded("empty")
+    call = isolated(prompted(tmp_path), client)
+    monkeypatch.setenv("CODEX_TOLD", str(call.cwd / "told"))
+    ended(call)
+    begun = told(call.cwd, "turn/start")
+    assert begun["sandboxPolicy"] == {"type": "externalSandbox", "networkAccess": "enabled"}
+
+
+@needs_bubblewrap
+def test_in_our_isolation_a_step_that_only_reads_can_write_nothing(
+    client: Path, tmp_path: Path
+) -> None:
+    call = isolated(call_for("works", tmp_path), client)
+    assert ended(replace(call, tools=("Read",))).error is not None
+    assert not (call.cwd / "works.txt").exists()
+    outcome = ended(call)
+    assert outcome.error is None
+    assert (call.cwd / "works.txt").exists()
+    id_ = str(outcome.agent["id"])
+    assert can_continue(agent(), replace(call, conversation=id_))
 
 
 def test_a_home_in_which_its_sandbox_cannot_start_is_refused(

@@ -6,6 +6,7 @@ What the real client says was recorded; it is tested itself in tests/clients.
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
@@ -14,13 +15,15 @@ from typing import Any
 
 import pytest
 from support import acp_agent, gemini_agent
+from support.bubblewrap import needs_bubblewrap
 from support.controlled_time import shorten_grace
 
 from playbook_supervisor.agents import conversation
 from playbook_supervisor.agents.protocol import Agent, Call, carry_out
 from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.kernel.directives import Failure, Outcome
-from playbook_supervisor.project.settings.config import AgentSettings, Config
+from playbook_supervisor.project.settings.config import AgentSettings, Config, Isolation
+from playbook_supervisor.project.settings.isolation import of_step
 from playbook_supervisor.records import replace
 from playbook_supervisor.testing import AGENT_CHECKS, AgentCheck, call_for
 
@@ -240,6 +243,19 @@ def test_what_is_forbidden_comes_before_what_is_allowed(tmp_path: Path) -> None:
     assert denied[2]["toolName"] == ["replace", "write_file"]
     least = min(each["priority"] for each in denied)
     assert least > max(each["priority"] for each in rules(call, "allow"))
+
+
+@needs_bubblewrap
+def test_in_our_isolation_it_reads_its_policy_and_tells_how_it_ended(
+    client: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMINI_END", "length")
+    call = call_for("works", tmp_path)
+    subprocess.run(["git", "init", "-q", call.cwd], check=True)
+    shown = Isolation(mode="required", show=(str(client), str(Path(__file__).parents[1])))
+    call = replace(call, isolation=of_step(Config(isolation=shown), call.cwd))
+    assert error_of(call).code == "PB-AGENT-OUTPUT"
+    assert rules(call, "deny")
 
 
 def test_a_policy_that_the_client_could_not_read_is_no_policy(client: Path, tmp_path: Path) -> None:
