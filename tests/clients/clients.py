@@ -33,13 +33,14 @@ class Kind:
 
     `command` is the file of a command in the project, $NAME its name, $SKILL the same with dashes.
     `write_tool` and `shell_tool` are the tools' names and their arguments'; `more` goes to the
-    shell, too.
+    shell, too, and `asking` where the client shall ask for permission.
     """
 
     command: str
     write_tool: tuple[str, str, str]
     shell_tool: tuple[str, str]
     more: Mapping[str, object] = field(default_factory=dict)
+    asking: Mapping[str, object] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
 
@@ -54,10 +55,10 @@ class Kind:
             return self.runs(f"printf %s {shlex.quote(content)} > {shlex.quote(str(path))}")
         return call(tool, **{where: str(path), what: content})
 
-    def runs(self, line: str) -> Call:
+    def runs(self, line: str, *, asking: bool = False) -> Call:
         """The call that runs a command line."""
         tool, what = self.shell_tool
-        return call(tool, **{what: line, **self.more})
+        return call(tool, **{what: line, **self.more, **(self.asking if asking else {})})
 
 
 _SKILL = ".agents/skills/$SKILL/SKILL.md"
@@ -83,6 +84,7 @@ KINDS: Mapping[str, Kind] = {
         command=_SKILL,
         write_tool=("exec_command", "", ""),
         shell_tool=("exec_command", "cmd"),
+        asking={"sandbox_permissions": "require_escalated", "justification": "d"},
         env={"DUMMY": "dummy"},
         files={
             ".codex/config.toml": 'model = "gpt-5"\nmodel_provider = "s"\n[model_providers.s]\n'
