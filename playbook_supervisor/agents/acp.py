@@ -14,6 +14,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
@@ -52,6 +53,7 @@ from playbook_supervisor.agents.tool_calls import described
 from playbook_supervisor.agents.verdicts import (
     NOT_LOGGED_IN,
     Verdict,
+    empty,
     failure,
     named_status,
     of_words,
@@ -62,13 +64,9 @@ from playbook_supervisor.formats.fields import json_object
 from playbook_supervisor.formats.sanitize import first_line, one_line, printable, some
 from playbook_supervisor.kernel.directives import Failure
 from playbook_supervisor.project.settings.config import AgentSettings, Config
-from playbook_supervisor.records import replace
+from playbook_supervisor.system.disk.files import remove
 
 VERSION = 1
-SILENCE = 1800.0
-"""Seconds after which an agent that says nothing is ended, unless the step sets another limit: some
-never end by themselves when the model's answer breaks off."""
-_EMPTY = "Its model may have failed, which not every agent tells: try it by hand, in its terminal."
 _ADVERTISING = 20.0  # seconds in which an agent names its commands
 _MORE = 3.0  # and in which it names more of them
 _LINGERS = 3.0  # seconds in which it ends by itself, once its input is closed
@@ -92,6 +90,9 @@ def create(argument: str, config: Config, root: Path) -> AcpAgent:
     if argument in PROFILES and PROFILES[argument].acp is not None:
         settings = config.agents.get(argument, AgentSettings())
         return AcpAgent(argument, PROFILES[argument], settings, root)
+    if argument in PROFILES:
+        message = f"{argument} is driven by its own protocol"
+        raise ArgumentError("PB-ARG-AGENT", message, guidance=f"Write --agent {argument}.")
     try:
         argv = shlex.split(argument)
     except ValueError as error:
@@ -128,7 +129,6 @@ class AcpAgent:
         return bool(call.conversation)
 
     def run(self, call: Call) -> Running:
-        call = call if call.idle else replace(call, idle=SILENCE)
         return conversing(call, _Client(self.name, self._argv, self.profile, self._settings, call))
 
 
@@ -147,6 +147,8 @@ class _Client(Client):
         self.isolation = isolated(call, profile)
         self.wait_for_limit = settings.wait_for_limit
         self._exchanges: list[AcpExchange] = []
+        places = (call.cwd / each for each in profile.leaves)
+        self._leaves = [each for each in places if not each.exists()]
 
     def exchange(self, conversation: str, asker: Asker) -> Exchange | Failure:
         made = AcpExchange(self._argv, self._profile, self._settings, self._call, asker, self.name)
@@ -156,6 +158,10 @@ class _Client(Client):
         return made
 
     def usage(self, retries: int) -> dict[str, Any]:
+        for place in self._leaves:  # else it would count as a change of the step
+            remove(place)
+            with suppress(OSError):
+                place.parent.rmdir()
         used = Usage()
         for each in self._exchanges:
             used.add(each.usage)
@@ -189,7 +195,8 @@ class AcpExchange(RpcExchange):
         self._remark = ""  # of an error, if the model has said nothing since
         self._answer = _Answer()
         self._undescribed: threading.Timer | None = None
-        self._told_tokens = self._untrusted = False
+        self._told_tokens = self._untrusted = self._spoken = False
+        self._own: set[str] = set()  # calls that are not the model's
         self._result: Object = {}
 
     # ── what we ask ─────────────────────────────────────────────────────────────────────────
@@ -218,7 +225,9 @@ class AcpExchange(RpcExchange):
         prompt = prompt_of(self._call, self.conversation if self._continues else "")
         if self._call.command.startswith("/") and not self._continues:
             prompt = yield from self._as_advertised()
-        said = [prompt, *filter(None, [self._call.feedback if not self._continues else ""])]
+        if self._call.feedback and not self._continues:  # agents lose a second block of text
+            prompt = f"{prompt}\n\n{self._call.feedback}"
+        said = [prompt]
         while said:
             self._prompted = True
             blocks = [{"type": "text", "text": each} for each in said]
@@ -281,8 +290,9 @@ class AcpExchange(RpcExchange):
         command = self._call.command
 
         def found() -> str:
-            names = self._commands or ()
-            return next((name for name in names if means(name, command)), "")
+            names = [name for name in self._commands or () if means(name, command)]
+            exact = command.removeprefix("/")  # the others may be skills, which some run otherwise
+            return exact if exact in names else next(iter(names), "")
 
         timers = [_in(_ADVERTISING, self._missing)]
         yield lambda: self._commands is not None
@@ -383,7 +393,7 @@ class AcpExchange(RpcExchange):
             self._fail("PB-AGENT-API", message)
         self._message, self._line = self._message + words, self._line + words
         if words.strip():
-            self.silent, self._remark = False, ""
+            self.silent, self._remark, self._spoken = False, "", True
         *whole, self._line = self._line.split("\n")
         yield from filter(str.strip, whole)
 
@@ -392,11 +402,14 @@ class AcpExchange(RpcExchange):
 
     def _hear_call(self, update: Object) -> Iterator[str]:
         if self._is_remark(text(update, "title")):
+            self._own.add(text(update, "toolCallId"))
+        if text(update, "toolCallId") in self._own:
             return
         known = text(update, "toolCallId") in self._calls
         call = self._merged(update)
         if not known:
             self.tool_calls, self.silent = self.tool_calls + 1, False
+            self._spoken = False
         if text(call, "status") != "pending" and not call.get(_LOGGED):
             call[_LOGGED] = True  # before, its input may not be known
             tool, given = as_tool(call)
@@ -464,9 +477,13 @@ class AcpExchange(RpcExchange):
         reason = _words(self.errors)
         if self._profile.tells_usage and not self._told_tokens:
             return of_words(self._name, reason or f"{self._name} used no tokens")
-        if self.silent and not self._told_tokens:
-            message = f"{self._name} ended its turn without a word, a tool call or a token"
-            return Verdict(failure("PB-AGENT-EMPTY", with_reason(message, reason), guidance=_EMPTY))
+        if self._profile.hides_failures and not self._spoken:
+            message = (
+                f"{self._name} ended without an answer of the model; its server may have failed"
+            )
+            return Verdict(failure("PB-AGENT-API", with_reason(message, reason)))
+        if self.silent:
+            return empty(self._name, reason)
         return Verdict()
 
 

@@ -40,6 +40,9 @@ from playbook_supervisor.system.process.processes import Worker
 
 PAUSES = (1.0, 2.0, 4.0)
 """Seconds before each retry, where the model's server failed before the first tool call."""
+SILENCE = 1800.0
+"""Seconds after which an agent other than Claude Code that says nothing is ended, unless the step
+sets another limit: some never end by themselves when the model's answer breaks off."""
 _CAP = 16_000_000  # bytes of one line of a stream: a tool's result may hold pictures
 _FIRST_WAIT = 1.0  # seconds, at least, before the first try after a usage limit
 _NEXT_WAIT = 60.0  # and before each further one
@@ -128,6 +131,7 @@ class Client(ABC):
     env: Mapping[str, str]
     isolation: Sandbox | None
     wait_for_limit = False
+    silence: float | None = SILENCE
 
     @abstractmethod
     def exchange(self, conversation: str, asker: Asker) -> Exchange | Failure:
@@ -142,10 +146,12 @@ def isolated(call: Call, profile: Profile) -> Sandbox | None:
     """The call's isolation, in which the agent reaches its hosts and keeps its conversations."""
     if call.isolation is None:
         return None
-    folders = [Path.home() / each for each in profile.state]
-    for folder in folders:
+    opened, written = (
+        [Path.home() / each for each in folders] for folders in (profile.homes, profile.state)
+    )
+    for folder in (*opened, *written):
         ensure_folder(folder)
-    return call.isolation.reaching(profile.hosts).keeping(folders)
+    return call.isolation.reaching(profile.hosts).keeping(opened, written)
 
 
 def model_of(call: Call, settings: AgentSettings) -> str:
@@ -176,7 +182,8 @@ class Conversation:
     """One call. It starts at once. Read `messages` to its end; any thread may call `stop`."""
 
     def __init__(self, call: Call, client: Client) -> None:
-        self._call, self._client = call, client
+        self._call = call if call.idle else replace(call, idle=client.silence)
+        self._client = client
         self._began = time.monotonic()
         self._waited = 0.0  # seconds spent on usage limits, which the deadline excludes
         self._limits = self._retries = 0

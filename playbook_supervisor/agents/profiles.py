@@ -15,12 +15,17 @@ class Profile:
     this profile, the settings and the repository. `acp` are the arguments that make it speak the
     Agent Client Protocol, None if it is not driven that way. `layout` says where its command files
     lie. `mode` is the one in which it asks before it acts, `env` what else makes it ask. `asks`:
-    which calls it puts to a person; its own settings decide the others. `usage` is what its tokens
-    count: all that it used, its last request, or that is not known; `tells_usage`: an end without
-    them is a failure. `remark` is the pattern of a message, or of a call's title, that is the
-    agent's own and not the model's; one that begins with `Error` says that the model has failed.
-    `install` says how to get it. `hosts` are those that it has to reach, and `state` the folders of
-    the home in which it keeps its conversations.
+    which calls it puts to a person; its own settings decide the others.
+
+    `usage` is what its tokens count: all that it used, its last request, or that is not known;
+    `tells_usage`: an end without them is a failure. `hides_failures`: where the model's server
+    failed, it ends its turn without a word. `remark` is the pattern of a message, or of a call's
+    title, that is the agent's own and not the model's; one that begins with `Error` says that the
+    model has failed. `leaves` are what it makes for itself in the repository.
+
+    `install` says how to get it. For isolation, `hosts` are those that it has to reach, `homes` its
+    folders in the user's home, and `state` those among them whose content has to stay: the
+    conversations.
     """
 
     program: str
@@ -31,10 +36,13 @@ class Profile:
     env: Mapping[str, str] = field(default_factory=dict)
     usage: Literal["all", "last", "unknown"] = "unknown"
     tells_usage: bool = False
+    hides_failures: bool = False
     remark: str = ""
+    leaves: tuple[str, ...] = ()
     asks: Literal["all", "commands", "outside", "nothing"] = "all"
     install: str = ""
     hosts: tuple[str, ...] = ()
+    homes: tuple[str, ...] = ()
     state: tuple[str, ...] = ()
 
 
@@ -72,6 +80,8 @@ PROFILES: Mapping[str, Profile] = {
         layout="opencode",
         env={"OPENCODE_PERMISSION": _OPENCODE},
         usage="last",
+        leaves=(".opencode/.gitignore",),
+        homes=(".config/opencode", ".cache/opencode"),
         state=(".local/share/opencode", ".local/state/opencode"),
         install="npm install -g opencode-ai",
     ),
@@ -83,6 +93,7 @@ PROFILES: Mapping[str, Profile] = {
         tells_usage=True,
         remark=r"(?:Info|Error): ",
         hosts=("api.githubcopilot.com", "*.githubcopilot.com", "api.github.com", "github.com"),
+        homes=(".copilot",),
         state=(".copilot/session-state",),
         install="npm install -g @github/copilot",
     ),
@@ -92,6 +103,8 @@ PROFILES: Mapping[str, Profile] = {
         layout="qwen",
         mode="default",
         usage="all",
+        leaves=(".qwen/tmp",),
+        homes=(".qwen",),
         state=(".qwen/projects", ".qwen/tmp"),
         install="npm install -g @qwen-code/qwen-code",
     ),
@@ -100,9 +113,11 @@ PROFILES: Mapping[str, Profile] = {
         acp=("acp",),
         layout="kimi",
         mode="default",
+        hides_failures=True,
         asks="commands",
         install="npm install -g @moonshot-ai/kimi-code",
         hosts=("api.kimi.com", "api.moonshot.ai", "api.moonshot.cn"),
+        homes=(".kimi-code",),
         state=(".kimi-code/sessions",),
     ),
     "vibe": Profile(
@@ -114,6 +129,7 @@ PROFILES: Mapping[str, Profile] = {
         usage="all",
         tells_usage=True,
         hosts=("api.mistral.ai",),
+        homes=(".vibe",),
         state=(".vibe/logs",),
         install="uv tool install mistral-vibe",
     ),

@@ -67,7 +67,8 @@ def kind_of(spec: str, config: Config) -> str:
     settings = config.agents.get(spec, AgentSettings())
     if settings.exec or settings.acp:
         return "exec" if settings.exec else "acp"
-    return settings.profile or spec.partition(":")[0]
+    kind, _, argument = spec.partition(":")
+    return settings.profile or (argument if kind == "acp" and argument in PROFILES else kind)
 
 
 def names(config: Config) -> tuple[str, ...]:

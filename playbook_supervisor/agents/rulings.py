@@ -29,8 +29,9 @@ _HARMLESS = r"[0-9]?>(?:&[0-9]|\s?/dev/null)(?=\s|$)"
 _REDIRECTED = r"[0-9&]?(>>?|<)\s*([\w./-]+)(?=[\s;&|]|$)"
 _OPAQUE = r"[`<>]|\$\("  # what no rule knows: substitutions, and redirections that remain
 _LONGEST = 2_000  # characters of a command line that rules are applied to
-_NEVER = frozenset({".git"})
-"""Folders that no agent may change without a decision: what is in them runs as programs."""
+_NEVER = frozenset({".agents", ".claude", ".codex", ".gemini", ".git", ".opencode", ".qwen"})
+"""Folders that no agent may change without a decision: what is in them runs as programs, or is
+obeyed by agents."""
 
 
 def ruling(call: Call, allowed: Sequence[str], tool: str, given: Mapping[str, Any]) -> Ruling:

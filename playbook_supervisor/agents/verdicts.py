@@ -27,15 +27,17 @@ NOT_LOGGED_IN = frozenset({401, 403})
 TOO_MANY = 429
 _TRANSIENT = frozenset({408, 409})
 """HTTP statuses that may not recur, as all from 500 on."""
-_STATUS = r"\b[Ee]rror: (\d{3})\b|\bHTTP (\d{3})\b|\A(\d{3}) [A-Z]|\berror '(\d{3}) "
+_STATUS = r"\b[Ee]rror: (\d{3})\b|\bHTTP (\d{3})\b|\A([45]\d\d) |\berror '(\d{3}) "
 """An HTTP status in a text of a client."""
 _LOST = (
     r"(?i)unexpected EOF|disconnected|connection (?:error|reset|closed)|ECONN|fetch failed"
     r"|^terminated$"
 )
 """The connection to the model's server broke off."""
-_NO_KEY = r"(?i)invalid api key|unauthori[sz]ed|not logged in"
+_NO_KEY = r"(?i)(?:invalid|incorrect) api key|unauthori[sz]ed|not logged in"
+_RATE = r"(?i)rate.?limit|too many requests"
 _USAGE_LIMIT = r"usage.?limit|quota|insufficient.?(?:funds|balance|credits)"
+_EMPTY = "Its model may have failed, which not every agent tells: try it by hand, in its terminal."
 _MAX_RULES = 6  # rules in the suggested line
 RUN_AGAIN = "then run the step again: `playbook resume --retry --accept-config`."
 
@@ -87,10 +89,12 @@ def of_status(name: str, status: int, text: str, *, lost: bool = False) -> Verdi
 def of_words(name: str, words: str, status: int = 0) -> Verdict:
     """The verdict on an error of which little more is known than the agent's words about it."""
     status = status or named_status(words)
-    if not status and re.search(_NO_KEY, words):
-        status = min(NOT_LOGGED_IN)
     if re.search(_USAGE_LIMIT, words, re.IGNORECASE):
         return usage_limit(name, 0, words)
+    if not status and re.search(_NO_KEY, words):
+        status = min(NOT_LOGGED_IN)
+    elif not status and re.search(_RATE, words):
+        status = TOO_MANY
     return of_status(name, status, words, lost=not status and bool(re.search(_LOST, words)))
 
 
@@ -102,9 +106,12 @@ def usage_limit(name: str, ends: int, text: str) -> Verdict:
 
 
 def empty(name: str, reason: str = "") -> Verdict:
-    """The verdict on a call in which the model was never asked."""
-    message = with_reason(f"{name} never asked the model", reason)
-    return Verdict(failure("PB-AGENT-EMPTY", message))
+    """The verdict on a call in which the model did nothing."""
+    if name == "claude":
+        said, cure = "claude never asked the model", ""
+    else:
+        said, cure = f"{name} ended its turn without a word and without a tool call", _EMPTY
+    return Verdict(failure("PB-AGENT-EMPTY", with_reason(said, reason), guidance=cure))
 
 
 def timestamp(seconds: int) -> str:

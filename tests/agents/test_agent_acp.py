@@ -5,6 +5,7 @@ The real ones are tested in tests/clients.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -88,7 +89,12 @@ def test_the_journal_is_told_what_the_agent_tells(tmp_path: Path) -> None:
 
 def test_a_command_is_called_as_the_agent_names_it(tmp_path: Path) -> None:
     call = replace(call_for("speckit.plan", tmp_path), args="013", feedback="It failed.")
-    assert ended(scripted(tmp_path), call).output == "/speckit-plan 013 / It failed."
+    assert ended(scripted(tmp_path), call).output == "/speckit-plan 013\n\nIt failed."
+
+
+def test_of_two_spellings_that_of_the_playbook_is_sent(tmp_path: Path) -> None:
+    for command in ("qa.run", "qa-run"):
+        assert ended(scripted(tmp_path), call_for(command, tmp_path)).output == f"/{command}"
 
 
 def test_a_command_that_the_agent_does_not_offer_is_never_sent(
@@ -125,6 +131,26 @@ def test_an_agent_that_always_tells_its_tokens_has_failed_if_it_tells_none(tmp_p
     settings = AgentSettings(acp=(str(tmp_path / "copilot"),), profile="copilot")
     agent = acp.AcpAgent("copilot", PROFILES["copilot"], settings, tmp_path)
     assert error_of(agent, call_for("cut", tmp_path)).code == "PB-AGENT-API"
+    assert ended(agent, call_for("works", tmp_path)).error is None
+
+
+def test_what_an_agent_makes_for_itself_does_not_count_as_work(tmp_path: Path) -> None:
+    qwen = PROFILES["qwen"]
+    argv = (sys.executable, acp_agent.__file__)
+    profile = dataclasses.replace(qwen, mode="", leaves=("works.txt", ".kept"))
+    call = call_for("works", tmp_path)
+    (call.cwd / ".kept").write_text("mine")
+    agent = acp.AcpAgent("qwen", profile, AgentSettings(acp=argv), tmp_path)
+    assert ended(agent, call).error is None
+    assert not (call.cwd / "works.txt").exists()
+    assert (call.cwd / ".kept").exists()
+
+
+def test_an_agent_that_hides_failures_must_end_with_words(tmp_path: Path) -> None:
+    argv = (sys.executable, acp_agent.__file__)
+    profile = dataclasses.replace(PROFILES["kimi"], mode="")
+    agent = acp.AcpAgent("kimi", profile, AgentSettings(acp=argv), tmp_path)
+    assert error_of(agent, call_for("stops", tmp_path)).code == "PB-AGENT-API"
     assert ended(agent, call_for("works", tmp_path)).error is None
 
 

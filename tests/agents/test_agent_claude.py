@@ -429,7 +429,7 @@ def test_a_group_shares_the_remaining_cost(
 ) -> None:
     project.write(".playbooks/playbooks/group.yaml", GROUP)
     spender = Spender()
-    monkeypatch.setattr("playbook_supervisor.drivers.step_kinds.choose", lambda *_: spender)
+    monkeypatch.setattr("playbook_supervisor.agents.registry.choose", lambda *_: spender)
     limits = Budget(max_turns=7, max_cost_usd=1.0)
     ending = driving.run("group", cwd=project.root, drive=DriveOptions("", limits=limits))
     assert ending.why == "completed"
@@ -459,7 +459,7 @@ def test_the_limits_of_a_playbook_are_kept_and_a_persons_count_instead(
     """tyr 32; a step's own limits count instead of the playbook's for each step."""
     project.write(".playbooks/playbooks/limited.yaml", LIMITED)
     spender = Spender()
-    monkeypatch.setattr("playbook_supervisor.drivers.step_kinds.choose", lambda *_: spender)
+    monkeypatch.setattr("playbook_supervisor.agents.registry.choose", lambda *_: spender)
     assert driving.run("limited", cwd=project.root).why == "completed"
     assert spender.given["one"] == Budget(max_turns=9, max_cost_usd=1.0, max_tokens=3000)
     two = spender.given["two"]

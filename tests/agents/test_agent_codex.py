@@ -41,6 +41,7 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "codex").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     monkeypatch.setenv("CODEX_HOME", str(folder / "home"))
+    monkeypatch.setenv("TMPDIR", str(folder / "temporary"))
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
     return folder
 
@@ -199,13 +200,10 @@ def test_a_server_that_fails_is_tried_again_before_the_first_call_of_a_tool(
     assert "retries" not in ended(call).agent
 
 
-def test_a_turn_without_a_word_is_silent_and_one_without_tokens_empty(
-    recorded: Recorded, tmp_path: Path
-) -> None:
+def test_a_turn_without_a_word_and_a_call_is_empty(recorded: Recorded, tmp_path: Path) -> None:
     assert error_of(call_for("empty", tmp_path)).code == "PB-AGENT-EMPTY"
-    recorded("empty")
-    outcome = ended(prompted(tmp_path))
-    assert (outcome.error, outcome.silent) == (None, True)
+    recorded("empty")  # with tokens: they prove no work
+    assert error_of(prompted(tmp_path)).code == "PB-AGENT-EMPTY"
 
 
 def test_an_interrupted_turn_is_not_done(tmp_path: Path) -> None:
@@ -276,6 +274,14 @@ def test_a_change_outside_of_the_repository_is_asked_about(
     assert asked[0].shape["subject"] == "/elsewhere/out.txt"
 
 
+def test_in_read_only_mode_no_change_is_allowed(
+    recorded: Recorded, client: Path, tmp_path: Path
+) -> None:
+    recorded("patch")
+    ended(prompted(tmp_path), mode="read-only", allowed_tools=("Edit",))
+    assert replies(client) == [{"decision": "decline"}]
+
+
 # ── what it may do by itself ────────────────────────────────────────────────────────────────
 
 
@@ -325,6 +331,15 @@ def test_a_step_s_tools_and_the_settings_choose_its_sandbox(
 def test_an_unknown_mode_is_refused_before_the_client_is_started(tmp_path: Path) -> None:
     error = error_of(prompted(tmp_path), mode="yolo")
     assert "it has workspace-write, read-only, danger-full-access" in error.message
+
+
+def test_a_home_in_which_its_sandbox_cannot_start_is_refused(
+    client: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(client))
+    error = error_of(call_for("works", tmp_path))
+    assert "its sandbox cannot start" in error.message
+    assert ended(call_for("works", tmp_path), mode="danger-full-access").error is None
 
 
 # ── a client that cannot be spoken to ───────────────────────────────────────────────────────

@@ -38,6 +38,8 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     commands.mkdir(parents=True)
     for name in acp_agent.COMMANDS:
         (commands / f"{name}.toml").touch()
+    package = '{"name": "@google/gemini-cli", "version": "0.61.0"}'
+    (folder / "package.json").write_text(package)
     (folder / "gemini").write_text(PROGRAM)
     (folder / "gemini").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
@@ -104,6 +106,7 @@ def test_the_client_is_given_the_command_and_expands_it(
     assert outcome.agent == {
         "name": "gemini",
         "id": outcome.agent["id"],
+        "version": "0.61.0",
         "model": "gemini-2.5-pro",
         "input_tokens": 200,
         "output_tokens": 40,
@@ -135,7 +138,7 @@ def test_a_command_is_sent_as_it_is_installed_or_not_at_all(tmp_path: Path) -> N
         ("rate", "PB-AGENT-RATE", "status 429 here"),
         ("server-error", "PB-AGENT-API", "status 500 here"),
         ("cut", "PB-AGENT-API", "ended without a finish reason"),
-        ("empty", "PB-AGENT-API", "empty response"),
+        ("empty", "PB-AGENT-EMPTY", "empty response"),
         ("limit", "PB-AGENT-LIMIT", "exhausted your daily quota"),
         ("interrupted", "PB-AGENT-FAILED", "exit status 144"),
     ],

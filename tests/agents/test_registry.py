@@ -132,7 +132,19 @@ def test_a_hostile_name_is_shown_without_its_control_characters(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "spec", ["exec:", "exec", "exec:''", "exec:'open", "script:", "script", "claude:opus"]
+    "spec",
+    [
+        "acp:",
+        "acp:'open",
+        "acp:codex",
+        "exec:",
+        "exec",
+        "exec:''",
+        "exec:'open",
+        "script:",
+        "script",
+        "claude:opus",
+    ],
 )
 def test_a_missing_or_unexpected_argument_is_refused(spec: str, tmp_path: Path) -> None:
     assert refused(spec, tmp_path).code == "PB-ARG-AGENT"

@@ -53,6 +53,7 @@ def test_a_command_line_needs_a_rule_for_all_that_it_does(
         ("Read", "src/a.py", "allow"),
         ("Read", ".git/config", "allow"),
         ("Edit", ".git/hooks/pre-commit", "ask"),
+        ("Edit", ".codex/config.toml", "ask"),
         ("Edit", "../outside.txt", "ask"),
         ("Edit", "link/outside.txt", "ask"),
         ("Read", "/etc/passwd", "ask"),

@@ -29,11 +29,12 @@ MARK = "PLAYBOOK_TESTS_CLIENT"
 
 @dataclass(frozen=True)
 class Kind:
-    """One client. In `env` and `files`, $URL is the model's and $ROOT the project's folder.
+    """One client. In `env` and `files`, $URL is the model's, $ROOT the project's folder and $PLACE
+    the client's.
 
     `command` is the file of a command in the project, $NAME its name, $SKILL the same with dashes.
     `write_tool` and `shell_tool` are the tools' names and their arguments'; `more` goes to the
-    shell, too, and `asking` where the client shall ask for permission.
+    shell, too, and `asking` makes a client with a sandbox of its own ask before it runs something.
     """
 
     command: str
@@ -84,11 +85,12 @@ KINDS: Mapping[str, Kind] = {
         command=_SKILL,
         write_tool=("exec_command", "", ""),
         shell_tool=("exec_command", "cmd"),
-        asking={"sandbox_permissions": "require_escalated", "justification": "d"},
-        env={"DUMMY": "dummy"},
+        asking={"sandbox_permissions": "require_escalated", "justification": "?"},
+        env={"DUMMY": "dummy", "CODEX_HOME": "$PLACE/codex"},  # its sandbox hides /dev/shm
         files={
-            ".codex/config.toml": 'model = "gpt-5"\nmodel_provider = "s"\n[model_providers.s]\n'
-            'name = "s"\nbase_url = "$URL/v1"\nwire_api = "responses"\nenv_key = "DUMMY"\n'
+            "$PLACE/codex/config.toml": 'model = "gpt-5"\nmodel_provider = "s"\n'
+            '[model_providers.s]\nname = "s"\nbase_url = "$URL/v1"\nwire_api = "responses"\n'
+            'env_key = "DUMMY"\n'
             '[projects."$ROOT"]\ntrust_level = "trusted"\n'
         },
     ),
@@ -202,17 +204,19 @@ def seated(project: Project, model: Model, *names: str) -> Iterator[Seat]:
             made.write_text(f'#!/bin/sh\nexec {start} "$@"\n')
             made.chmod(0o755)
             kind = KINDS[name]
-            filled = {key: _filled(text, model, project) for key, text in kind.env.items()}
-            project.env |= filled
+            meant = {"$URL": model.url, "$ROOT": str(project.root.resolve()), "$PLACE": str(place)}
+            project.env |= {key: _filled(text, meant) for key, text in kind.env.items()}
             for path, text in kind.files.items():
-                file = project.home / path
+                file = project.home / _filled(path, meant)
                 file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(_filled(text, model, project))
+                file.write_text(_filled(text, meant))
         yield seat
 
 
-def _filled(text: str, model: Model, project: Project) -> str:
-    return text.replace("$URL", model.url).replace("$ROOT", str(project.root.resolve()))
+def _filled(text: str, meant: Mapping[str, str]) -> str:
+    for name, value in meant.items():
+        text = text.replace(name, value)
+    return text
 
 
 @dataclass

@@ -1,13 +1,10 @@
-"""The clients' tests: all are long, and their projects lie on a disk."""
+"""The clients' tests are all long."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.scratch_project import Project
 
 from clients.installed import EACH
 
@@ -22,12 +19,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             played = getattr(item, "callspec", None)
             if played and played.params.get("name", EACH[0]) not in EACH:
                 item.add_marker(pytest.mark.thorough)
-
-
-@pytest.fixture
-def project(pristine: Path) -> Iterator[Project]:
-    """Not below /dev, where tests lie in memory: Codex's sandbox has a /dev of its own."""
-    with tempfile.TemporaryDirectory(prefix="clients-", ignore_cleanup_errors=True) as folder:
-        place = Path(folder).resolve()
-        (place / "home").mkdir()
-        yield Project.copied(pristine, place / "project", home=place / "home")

@@ -54,11 +54,12 @@ class Scenario:
     first: Reply | None = None
     then: Reply | None = None
     line: str = ""
+    proved: bool = True
 
 
 SCENARIOS = {
     "success": Scenario(),
-    "empty": Scenario("PB-AGENT-EMPTY", first=[]),
+    "empty": Scenario("PB-AGENT-SILENT", first=[], proved=False),
     "bad-request": Scenario("PB-AGENT-API", then=Failure(400, "invalid_request_error")),
     "logged-out": Scenario(
         "PB-AGENT-LOGIN", first=Failure(401, "authentication_error", "Incorrect API key")
@@ -77,7 +78,6 @@ _TRIES = (LATE, "it tries for a minute or more, and says nothing meanwhile")
 PECULIAR: dict[tuple[str, str], tuple[str, str]] = {
     ("copilot", "empty"): ("PB-AGENT-API", "it calls this an error of the model"),
     ("gemini", "broken"): _TRIES,
-    ("gemini", "empty"): ("PB-AGENT-API", "it calls this an error of the model"),
     ("gemini", "rate"): _TRIES,
     ("kimi", "broken"): _TRIES,
     ("kimi", "empty"): _TRIES,
@@ -164,6 +164,7 @@ def test_each_scenario_has_its_verdict(
     planner = Planner(KINDS[name], project, played)
     with sit(name, planner) as seat:
         one = ONE.replace(f": {SECONDS}", f": {FEW}") if code == LATE else ONE
+        one = one if played.proved else one.replace("postconditions: [plan_exists]", "")
         project.write(".playbooks/playbooks/one.yaml", one)
         done = project.process("run", "one", "--agent", name)
         (entry,) = project.journal()
@@ -177,8 +178,8 @@ def test_each_scenario_has_its_verdict(
     if scenario == "success":
         assert entry["output"] == "The plan is written.\nReally."
         assert "013 --deep" in "\n".join(planner.asked[0].texts)
-        told = agent(entry).get("version")
-        assert told == (installed.PINS[name]["version"] if name != "gemini" else None)
+        if name != "gemini":  # its package tells the version, and is not where our wrapper is
+            assert agent(entry)["version"] == installed.PINS[name]["version"]
     if scenario == "denied":
         assert "allowed_tools" in done.err
         assert not (project.root / "made.txt").exists()

@@ -17,9 +17,20 @@ from pathlib import Path
 from typing import Any
 
 COMMANDS = (
-    *("works", "fails", "dies", "hangs", "shouts", "colours", "asks", "speckit-plan"),
+    *(
+        "works",
+        "fails",
+        "dies",
+        "hangs",
+        "shouts",
+        "colours",
+        "asks",
+        "speckit-plan",
+        "qa-run",
+        "qa.run",
+    ),
     *("empty", "breaks", "refuses", "limited", "busy", "cut", "cancelled", "runs", "edits"),
-    *("late", "nameless", "wonders"),
+    *("late", "nameless", "wonders", "stops"),
 )
 OPTIONS = [
     {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
@@ -197,6 +208,13 @@ class Agent:
     def play_runs(self) -> None:
         if self.permitted("execute", "`npm test`", rawInput={"command": "npm test"}):
             self.say("tested\n")
+
+    def play_stops(self) -> None:
+        self.say("I write it.\n")
+        self.play_edits_silently()
+
+    def play_edits_silently(self) -> None:
+        self.update("tool_call", toolCallId="x", kind="edit", title="Write x", status="completed")
 
     def play_late(self) -> None:
         command = {"type": "text", "text": json.dumps({"command": "npm test"})}

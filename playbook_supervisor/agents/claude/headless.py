@@ -124,7 +124,7 @@ def _restriction(tools: tuple[str, ...] | None) -> list[str]:
 class _Client(Client):
     """The client in one call."""
 
-    name = NAME
+    name, silence = NAME, None
 
     def __init__(self, call: Call, config: Claude) -> None:
         self._call, self._config = call, config

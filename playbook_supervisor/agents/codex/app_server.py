@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -138,10 +139,19 @@ class _Client(Client):
             ),
         )
 
+    def _is_temporary(self) -> bool:
+        """True if the client would put no programs into its home, and so runs no command."""
+        temporary = Path(self.env.get("TMPDIR") or "/tmp").resolve()  # noqa: S108 - as it says
+        return sys.platform == "linux" and _home(self.env).resolve().is_relative_to(temporary)
+
     def exchange(self, conversation: str, asker: Asker) -> Exchange | Failure:
         if (mode := self._settings.mode or MODES[0]) not in MODES:
             message = f"{self.name} has no mode {first_line(mode, 60)}; it has {', '.join(MODES)}"
             return failure("PB-AGENT-FAILED", message)
+        if self._call.isolation is None and mode != MODES[2] and self._is_temporary():
+            message = f"the home of {self.name} is below the folder for temporary files, where its"
+            where = "Set CODEX_HOME to another folder, or TMPDIR."
+            return failure("PB-AGENT-FAILED", f"{message} sandbox cannot start", guidance=where)
         program, call = self._profile.program, self._call
         made = CodexExchange(program, self.name, replace(self._settings, mode=mode), call, asker)
         made.conversation = conversation
@@ -292,6 +302,8 @@ class CodexExchange(RpcExchange):
         match method:
             case "item/commandExecution/requestApproval":
                 return {"decision": self._decided([_command(params)], reason)}
+            case "item/fileChange/requestApproval" if self._settings.mode == MODES[1]:
+                return {"decision": "decline"}
             case "item/fileChange/requestApproval":
                 calls = list(map(_change, self._changes.get(text(params, "itemId"), ())))
                 unknown = ("Edit", {"file_path": text(params, "grantRoot")})
@@ -398,7 +410,7 @@ class CodexExchange(RpcExchange):
             return Verdict(failure("PB-AGENT-ENDED", message))
         if denied := self._decisions.failure():
             return Verdict(denied)
-        return empty(self._name) if self.silent and not self.usage.tokens else Verdict()
+        return empty(self._name) if self.silent else Verdict()
 
 
 def _command(of: Object) -> tuple[str, Object]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree, which
 from tempfile import mkdtemp
@@ -40,30 +41,36 @@ from playbook_supervisor.agents.verdicts import (
     failure,
     line_to_add,
     of_status,
+    of_words,
     usage_limit,
     with_reason,
 )
+from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.fields import json_object
 from playbook_supervisor.formats.sanitize import first_line, one_line, printable, some
 from playbook_supervisor.kernel.directives import Failure
 from playbook_supervisor.project.settings.config import AgentSettings
 from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.records import replace
-from playbook_supervisor.system.disk.files import write_atomically
+from playbook_supervisor.system.disk.files import read_bytes, write_atomically
 from playbook_supervisor.system.isolation.sandbox import Sandbox
 
 TESTED = "0.61.0"
 """The version of the client with which the tests run."""
 _MODE = "auto_edit"
+_PACKAGE = 1 << 20  # bytes of a package.json
 _LINGERS = 5.0  # seconds in which it ends by itself after its result
 _UNREAD = "Policy file error in policy.toml"
 _DENIED = frozenset({"policy_violation", "tool_not_registered"})
+_STATUS = r"(?:\"code\":|\bstatus:) ?([45]\d\d)\b"
+"""The HTTP status in what it says, or writes to its standard error."""
 _FAULTS = (
     (r"exhausted your (?:daily )?(?:quota|capacity)", "limit"),
     (r"request a quota increase|rate limit", "rate"),
     (r"(?:an|invalid) auth method|API key not valid|API_KEY_INVALID", "login"),
     (r"exceeds the maximum number of tokens|context window", "context"),
-    (r"stream ended|empty response|fetch failed|ECONN|ETIMEDOUT|socket hang up", "lost"),
+    (r"empty response", "empty"),
+    (r"stream ended|fetch failed|ECONN|ETIMEDOUT|socket hang up", "lost"),
 )
 """Words of the client's errors, and what they mean. Their kind is always `unknown`."""
 
@@ -90,7 +97,7 @@ class GeminiAgent:
 class _Client(Client):
     def __init__(self, name: str, profile: Profile, settings: AgentSettings, call: Call) -> None:
         self.name, self._profile, self._settings, self._call = name, profile, settings, call
-        self.env = environment(call)
+        self.env = {**environment(call), "TERM": "xterm-256color"}  # else it complains, each time
         folder = mkdtemp(prefix="playbook-")
         self._remove = finalize(self, rmtree, folder, ignore_errors=True)
         self._policy = Path(folder) / "policy.toml"
@@ -146,6 +153,7 @@ class _Client(Client):
         used = Usage()
         for each in self._exchanges:
             used.add(each.usage)
+        used.version = _version(self._profile.program) if self._exchanges else ""
         last = self._exchanges[-1].conversation if self._exchanges else ""
         return used.as_journaled(self.name, last, retries)
 
@@ -216,7 +224,7 @@ class _Exchange(Exchange):
             message = f"{self._name} was not permitted: {calls}"
             line = line_to_add(self._name, unruled, allowed, root)
             return Verdict(failure("PB-AGENT-PERMISSION", message, guidance=line, lasts=True))
-        return empty(self._name) if self.silent and not self.usage.tokens else Verdict()
+        return empty(self._name) if self.silent else Verdict()
 
     def _failed(self, said: str) -> Verdict:
         inner = re.search(r"\{.*\}", said, re.DOTALL)
@@ -232,10 +240,22 @@ class _Exchange(Exchange):
             case "context":
                 message = "the conversation does not fit into the model's context"
                 return Verdict(failure("PB-AGENT-CONTEXT", with_reason(message, words)))
+            case "empty":
+                return empty(self._name, words)
             case "lost":
                 return of_status(self._name, 0, words, lost=True)
-        status = error.get("code")
-        return of_status(self._name, status if type(status) is int else 0, words)
+        told = re.findall(_STATUS, said) or re.findall(_STATUS, self.errors) or ["0"]
+        return of_words(self._name, words, int(told[-1]))
+
+
+def _version(program: str) -> str:
+    """The version in its package, for the client would need a second to tell it."""
+    for folder in Path(which(program) or "/").resolve().parents:
+        with suppress(OSError, PlaybookError):
+            package = json_object(read_bytes(folder / "package.json", limit=_PACKAGE).decode())
+            if text(package, "name") == "@google/gemini-cli":
+                return text(package, "version")
+    return ""
 
 
 def _meaning(said: str) -> str:

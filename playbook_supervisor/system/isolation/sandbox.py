@@ -64,11 +64,16 @@ class Sandbox:
         """The same, whose `network: proxy` lets these hosts through, too."""
         return replace(self, profile=replace(self.profile, hosts=(*self.profile.hosts, *hosts)))
 
-    def keeping(self, folders: Iterable[Path]) -> Sandbox:
-        """The same, in which the program may write these folders, where it keeps what it needs."""
-        return replace(
-            self, profile=replace(self.profile, writable=(*self.profile.writable, *folders))
+    def keeping(self, opened: Iterable[Path], written: Iterable[Path]) -> Sandbox:
+        """The same for a program that keeps files in the home: what it makes in the folders that
+        are `opened` is gone afterwards, and what is `written` stays."""
+        inside = self.profile
+        profile = replace(
+            inside,
+            opened=(*inside.opened, *opened),
+            writable=(*inside.writable, *written),
         )
+        return replace(self, profile=profile)
 
     def command(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]
