@@ -1,12 +1,38 @@
-"""The clients' tests are all long."""
+"""The clients' tests are long. Where a client is not installed they are left out, and say so."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
+from claude.model import Script
+from support.scratch_project import Project
 
+from clients import installed
+from clients.clients import Seat, seated
 from clients.installed import EACH
+from clients.model import everyones
+
+REQUIRED = "PLAYBOOK_REQUIRE_CLIENTS"
+Sit = Callable[..., AbstractContextManager[Seat]]
+"""Put clients on a project's PATH, with a model behind them: `sit(project, script, "codex")`."""
+
+
+@pytest.fixture
+def sit() -> Sit:
+    @contextmanager
+    def seat(project: Project, script: Script, *names: str) -> Iterator[Seat]:
+        for each in names:
+            if installed.program(each) is None:
+                missing = f"{each} is not installed: `make test-agents`"
+                pytest.fail(missing) if os.environ.get(REQUIRED) else pytest.skip(missing)
+        with everyones(script) as model, seated(project, model, *names) as made:
+            yield made
+
+    return seat
 
 
 @pytest.hookimpl(tryfirst=True)
