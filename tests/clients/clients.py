@@ -22,7 +22,9 @@ from claude.model import Model
 from support.scratch_project import Project
 
 from clients import installed
+from playbook_supervisor.system.process.process_groups import until
 
+_DYING = 10.0  # seconds; what survives, survives for longer
 MARK = "PLAYBOOK_TESTS_CLIENT"
 """In the environment of everything that a client starts."""
 
@@ -238,6 +240,10 @@ class Seat:
     def processes(self) -> list[int]:
         """The ids of everything that carries the mark and lives."""
         return living(self.mark)
+
+    def is_left(self) -> bool:
+        """True once nothing of them lives; what is being killed may take a moment to die."""
+        return until(lambda: self.processes() == [], _DYING)
 
     def kill(self) -> None:
         kill(self.mark)
