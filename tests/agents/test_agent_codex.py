@@ -404,16 +404,25 @@ def test_a_client_without_an_app_server_is_too_old(client: Path, tmp_path: Path)
     assert "npm install -g @openai/codex@" in error.guidance
 
 
+@pytest.mark.parametrize(
+    ("said", "cure"),
+    [("unknown variant `skills/list`", "Install a newer Codex"), ("bad TOML", "Correct its set")],
+)
 def test_a_client_that_refuses_to_begin_says_why(
-    client: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: str, cure: str, client: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replies = [{"id": 1, "result": {}}, {"id": 2, "error": {"code": -32600, "message": "unknown"}}]
+    hello = {"id": 1, "result": {"userAgent": "playbook/0.1.0 (old)"}}
+    refused = {"id": 2, "error": {"code": -32600, "message": said}}
     file = client / "replies"
-    file.write_text("".join(f"{json.dumps(each)}\n" for each in replies))
+    file.write_text("".join(f"{json.dumps(each)}\n" for each in (hello, refused)))
     monkeypatch.setenv("CODEX_REPLAY", str(file))
     monkeypatch.setenv("CODEX_TOLD", str(client / "told"))
     error = error_of(prompted(tmp_path))
-    assert (error.code, error.message) == ("PB-AGENT-FAILED", "codex could not begin: unknown")
+    assert (error.code, error.message) == (
+        "PB-AGENT-FAILED",
+        f"codex 0.1.0 could not begin: {said}",
+    )
+    assert cure in error.guidance
 
 
 def test_it_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:
