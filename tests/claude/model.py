@@ -17,6 +17,7 @@ import json
 import select
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar, Protocol, Self
@@ -76,6 +77,9 @@ class Dialect(Protocol):
 
     def message(self, request: Request, blocks: Sequence[Block]) -> Mapping[str, Any]:
         """The answer as one object."""
+
+    def failure(self, failure: Failure) -> Mapping[str, Any]:
+        """The answer where there is none."""
 
 
 @dataclass
@@ -197,6 +201,10 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     served: ClassVar[Model]
 
+    def handle(self) -> None:
+        with suppress(OSError):  # a client that was killed
+            super().handle()
+
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("content-length", 0)))
         asked = self.served._asked(self.path, json.loads(raw)) if raw[:1] == b"{" else None
@@ -208,7 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             request, reply = self.served._answer(headers, body)
             if isinstance(reply, Failure):
-                self._json(reply.status, _failure(reply), reply.headers)
+                self._json(reply.status, dialect.failure(reply), reply.headers)
             elif body.get("stream"):
                 self._stream(dialect.events(request, reply))
             else:
@@ -231,7 +239,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _stray(self) -> None:
         self.served.strays.append(f"{self.command} {self.path}")
-        self._json(404, _failure(Failure(404, "not_found_error")))
+        self._json(404, failed(Failure(404, "not_found_error")))
 
     def _json(self, status: int, data: object, headers: Mapping[str, str] | None = None) -> None:
         body = json.dumps(data).encode()
@@ -304,7 +312,8 @@ def _line(event: Event) -> str:
     return f"{name}data: {json.dumps(event)}\n\n"
 
 
-def _failure(failure: Failure) -> dict[str, Any]:
+def failed(failure: Failure) -> dict[str, Any]:
+    """An error, as most say it."""
     error = {"type": failure.kind, "message": failure.message, **failure.more}
     return {"type": "error", "error": error}
 
@@ -353,6 +362,9 @@ class _Messages:
             "usage": {"output_tokens": message["usage"]["output_tokens"]},
         }
         yield {"type": "message_stop"}
+
+    def failure(self, failure: Failure) -> dict[str, Any]:
+        return failed(failure)
 
 
 def _tool_use(id_: str, made: Call) -> dict[str, Any]:

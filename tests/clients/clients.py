@@ -53,8 +53,13 @@ class Kind:
         """The call that writes a file."""
         tool, where, what = self.write_tool
         if self.writes_by_shell:
-            return self.runs(f"printf %s {shlex.quote(content)} > {shlex.quote(str(path))}")
+            return self.prints(path, content)
         return call(tool, **{where: str(path), what: content})
+
+    def prints(self, path: Path, content: str) -> Call:
+        """The call that writes a file by the shell: some tools only make new ones."""
+        folder, file = (shlex.quote(str(each)) for each in (path.parent, path))
+        return self.runs(f"mkdir -p {folder}; printf %s {shlex.quote(content)} > {file}")
 
     def runs(self, line: str, *, asking: bool = False) -> Call:
         """The call that runs a command line."""

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from claude.conversation import Block, Call, Cut, Pause, Request, Text
-from claude.model import Event, Model, Script, called, ended, said, used
+from claude.conversation import Block, Call, Cut, Failure, Pause, Request, Text
+from claude.model import Event, Model, Script, called, ended, failed, said, used
 
 OUT = 10
 """Tokens that every answer costs."""
@@ -90,6 +90,9 @@ class Responses:
                 index += 1
         yield {"type": "response.completed", "response": response}
 
+    def failure(self, failure: Failure) -> dict[str, Any]:
+        return failed(failure)
+
     def _words(self, words: str) -> dict[str, Any]:
         part = {"type": "output_text", "text": words, "annotations": []}
         return {"type": "message", "role": "assistant", "status": "completed", "content": [part]}
@@ -152,6 +155,9 @@ class Chat:
         yield {**envelope, "choices": [], "usage": self._usage(blocks)}
         yield "[DONE]"
 
+    def failure(self, failure: Failure) -> dict[str, Any]:
+        return failed(failure)
+
     def _envelope(self, request: Request) -> dict[str, Any]:
         told = {"object": "chat.completion", "created": 1_700_000_000, "model": request.model}
         return {"id": f"chatcmpl-{request.number:04}", **told}
@@ -202,6 +208,10 @@ class Gemini:
                 content = {"role": "model", "parts": [self._part(block, calls)]}
                 yield {"candidates": [{"index": 0, "content": content}]}
         yield self._answer([{"text": ""}], blocks)
+
+    def failure(self, failure: Failure) -> dict[str, Any]:
+        told = {"code": failure.status, "message": failure.message, "status": failure.kind.upper()}
+        return {"error": {**told, **failure.more}}
 
     def _parts(self, content: Any, open_calls: list[tuple[str, str]]) -> list[dict[str, Any]]:
         """Where a call has no id, it is the first of its name without a result."""
