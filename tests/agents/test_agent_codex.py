@@ -291,6 +291,18 @@ def test_a_change_outside_of_the_repository_is_asked_about(
     assert asked[0].shape["subject"] == "/elsewhere/out.txt"
 
 
+@pytest.mark.parametrize(
+    ("rule", "action"), [("mcp__t__poke", "accept"), ("mcp__t__other", "decline")]
+)
+def test_a_tool_of_a_server_needs_a_rule(
+    rule: str, action: str, recorded: Recorded, client: Path, tmp_path: Path
+) -> None:
+    recorded("mcp")
+    error = ended(prompted(tmp_path), allowed_tools=(rule,)).error
+    assert replies(client) == [{"action": action, "content": {}}]
+    assert (error is None) == (action == "accept")
+
+
 def test_in_read_only_mode_no_change_is_allowed(
     recorded: Recorded, client: Path, tmp_path: Path
 ) -> None:

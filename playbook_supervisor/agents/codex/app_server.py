@@ -322,13 +322,14 @@ class CodexExchange(RpcExchange):
         raise unsupported(method)
 
     def _decided(self, calls: Sequence[tuple[str, Object]], reason: str) -> str:
-        """`accept` if all calls may be made; `cancel`, which ends the turn, if a person is to
+        """`accept` if all calls may be made; `cancel`, at the end of the turn, if a person is to
         decide later."""
         for tool, given in calls:
             allowed = self._decisions.allow(
                 tool, given, description=reason, conversation=self.conversation
             )
             if allowed is None:
+                self.cancel()  # not each `cancel` does that
                 return "cancel"
             if not allowed:
                 self._steer()
