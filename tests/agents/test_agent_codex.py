@@ -291,6 +291,18 @@ def test_a_change_outside_of_the_repository_is_asked_about(
     assert asked[0].shape["subject"] == "/elsewhere/out.txt"
 
 
+@pytest.mark.parametrize(
+    ("rule", "action"), [("mcp__t__poke", "accept"), ("mcp__t__other", "decline")]
+)
+def test_a_tool_of_a_server_needs_a_rule(
+    rule: str, action: str, recorded: Recorded, client: Path, tmp_path: Path
+) -> None:
+    recorded("mcp")
+    error = ended(prompted(tmp_path), allowed_tools=(rule,)).error
+    assert replies(client) == [{"action": action, "content": {}}]
+    assert (error is None) == (action == "accept")
+
+
 def test_in_read_only_mode_no_change_is_allowed(
     recorded: Recorded, client: Path, tmp_path: Path
 ) -> None:
@@ -404,16 +416,25 @@ def test_a_client_without_an_app_server_is_too_old(client: Path, tmp_path: Path)
     assert "npm install -g @openai/codex@" in error.guidance
 
 
+@pytest.mark.parametrize(
+    ("said", "cure"),
+    [("unknown variant `skills/list`", "Install a newer Codex"), ("bad TOML", "Correct its set")],
+)
 def test_a_client_that_refuses_to_begin_says_why(
-    client: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: str, cure: str, client: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replies = [{"id": 1, "result": {}}, {"id": 2, "error": {"code": -32600, "message": "unknown"}}]
+    hello = {"id": 1, "result": {"userAgent": "playbook/0.1.0 (old)"}}
+    refused = {"id": 2, "error": {"code": -32600, "message": said}}
     file = client / "replies"
-    file.write_text("".join(f"{json.dumps(each)}\n" for each in replies))
+    file.write_text("".join(f"{json.dumps(each)}\n" for each in (hello, refused)))
     monkeypatch.setenv("CODEX_REPLAY", str(file))
     monkeypatch.setenv("CODEX_TOLD", str(client / "told"))
     error = error_of(prompted(tmp_path))
-    assert (error.code, error.message) == ("PB-AGENT-FAILED", "codex could not begin: unknown")
+    assert (error.code, error.message) == (
+        "PB-AGENT-FAILED",
+        f"codex 0.1.0 could not begin: {said}",
+    )
+    assert cure in error.guidance
 
 
 def test_it_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:

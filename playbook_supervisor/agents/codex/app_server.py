@@ -72,6 +72,8 @@ _WRITING = frozenset({"Bash", "Edit", "MultiEdit", "NotebookEdit", "Write"})
 _CHANGE = 2_000  # characters of a change that a person is shown
 _OLD = f"Install a newer Codex: npm install -g @openai/codex@{TESTED}"
 
+_UNKNOWN = "unknown variant"  # of a request, to a client that is too old
+
 
 class CodexAgent:
     """The `codex` on PATH."""
@@ -320,13 +322,14 @@ class CodexExchange(RpcExchange):
         raise unsupported(method)
 
     def _decided(self, calls: Sequence[tuple[str, Object]], reason: str) -> str:
-        """`accept` if all calls may be made; `cancel`, which ends the turn, if a person is to
+        """`accept` if all calls may be made; `cancel`, at the end of the turn, if a person is to
         decide later."""
         for tool, given in calls:
             allowed = self._decisions.allow(
                 tool, given, description=reason, conversation=self.conversation
             )
             if allowed is None:
+                self.cancel()  # not each `cancel` does that
                 return "cancel"
             if not allowed:
                 self._steer()
@@ -382,6 +385,8 @@ class CodexExchange(RpcExchange):
                 error = mapping(params, "error")
                 why = text(error, "additionalDetails") or text(error, "message")
                 yield f"the model's server: {first_line(why, 300)}; the client retries"
+            case "model/rerouted" if main:
+                self.usage.model = text(params, "toModel") or self.usage.model
             case "turn/completed" if main:
                 self._ended = {**mapping(params, "turn")} or {"status": "unknown"}
 
@@ -394,9 +399,10 @@ class CodexExchange(RpcExchange):
 
     def verdict(self) -> Verdict | None:
         if self.error is not None and not self._started:
-            message = f"{self._name} {self.usage.version}".rstrip()
-            message = with_reason(f"{message} could not begin", words_of(self.error.message))
-            return Verdict(failure("PB-AGENT-FAILED", message, guidance=_OLD))
+            said = words_of(self.error.message)
+            message = with_reason(f"{self._name} {self.usage.version} could not begin", said)
+            cure = _OLD if _UNKNOWN in said else "Correct its settings, as the message says."
+            return Verdict(failure("PB-AGENT-FAILED", message, guidance=cure))
         if not self.usage.version and "app-server" in self.errors:
             return Verdict(failure("PB-AGENT-NONE", "this codex has no app-server", guidance=_OLD))
         if not self._ended:

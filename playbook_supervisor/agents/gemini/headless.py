@@ -61,7 +61,7 @@ _MODE = "auto_edit"
 _PACKAGE = 1 << 20  # bytes of a package.json
 _LINGERS = 5.0  # seconds in which it ends by itself after its result
 _UNREAD = "Policy file error in policy.toml"
-_DENIED = frozenset({"policy_violation", "tool_not_registered"})
+_DENIED = "policy_violation"
 _STATUS = r"(?:\"code\":|\bstatus:) ?([45]\d\d)\b"
 """The HTTP status in what it says, or writes to its standard error."""
 _ENABLED = "GEMINI_TELEMETRY_ENABLED"
@@ -213,7 +213,7 @@ class _Exchange(Exchange):
                 self._calls[text(event, "tool_id")] = call
                 self.tool_calls, self.silent = self.tool_calls + 1, False
                 yield described(*call, str(self._call.cwd))
-            case "tool_result" if text(event, "error", "type") in _DENIED:
+            case "tool_result" if text(event, "error", "type") == _DENIED:
                 self._denied += filter(None, [self._calls.get(text(event, "tool_id"))])
             case "error" if text(event, "severity") == "error":
                 self._fault = text(event, "message")
@@ -282,7 +282,8 @@ def _version(program: str) -> str:
     """The version in its package, for the client would need a second to tell it."""
     for folder in Path(which(program) or "/").resolve().parents:
         with suppress(OSError, PlaybookError):
-            package = json_object(read_bytes(folder / "package.json", limit=_PACKAGE).decode())
+            told = read_bytes(folder / "package.json", limit=_PACKAGE)
+            package = json_object(told.decode("utf-8", "replace"))
             if text(package, "name") == "@google/gemini-cli":
                 return text(package, "version")
     return ""
