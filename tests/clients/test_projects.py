@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,52 @@ def test_only_an_honest_agent_gets_past_the_tests(
     assert done.code == (0 if cheat == "honest" else 4), done.err
     status = "completed" if cheat == "honest" else "in_progress"
     assert project.manifest()["status"] == status, done.err
+
+
+GREET = {
+    "greet.py": "def greet(name):\n    return f'Hello {name}'\n",
+    "test_greet.py": "from greet import greet\n\n\n"
+    "def test_greet():\n    assert greet('Ada') == 'Hello Ada'\n",
+}
+REVIEW = {".playbooks/reviews/add-a-greeting.md": "verdict: PASS\n\nNothing.\n"}
+
+
+@pytest.mark.parametrize(
+    ("name", "reviewer"), [*((name, "") for name in KINDS), ("copilot", "codex")]
+)
+def test_auto_change_needs_no_command(name: str, reviewer: str, project: Project, sit: Sit) -> None:
+    shared = python_projects.PROJECTS[0]
+    change(project.root, {shared.source: shared.right, shared.test: shared.tests, **shared.files})
+    project.gh("none")
+    check = f"{sys.executable} -m pytest -q"
+    done = project.playbook("init", "--yes", "--check", check, "--agent", name)
+    assert done.code == 0, done.err
+    settings = project.read(".playbooks/config.yaml")
+    project.write(".playbooks/config.yaml", f"{settings}permissions: fail\n")
+    project.write(".playbooks/reviews/earlier.md", "verdict: PASS\n")  # Copilot makes no folders
+    project.commit("Calculate")
+
+    def model(request: Request) -> Reply:
+        told = "\n".join(request.texts)
+        files = GREET if "Make this change" in told else REVIEW if "Review a change" in told else {}
+        kinds = (each for each in KINDS.values() if each.shell_tool[0] in request.tools)
+        kind = next((each for each in kinds if each.write_tool[0] in request.tools), None)
+        if not files or kind is None:
+            return [text("Aside.")]
+        calls = [kind.writes(project.root / path, new) for path, new in files.items()]
+        due = [each for each in calls if each not in request.calls]
+        return due[:1] or [text("It is done.")]
+
+    named = [f"reviewer={reviewer}"] if reviewer else []
+    with sit(project, model, name, *filter(None, [reviewer])) as seat:
+        asked = project.process("run", "auto-change", "Add a greeting", *named, "--agent", name)
+        assert asked.code == 4, asked.err
+        assert project.manifest()["gate"]["reason"] == "tools", asked.err
+        project.playbook("answer", "continue")
+        halted = project.process("resume")
+        assert halted.code == 4, halted.err
+        assert seat.processes() == []
+    assert project.manifest()["gate"]["id"] == "pr#1?1", halted.err
+    entries = {entry["step_id"]: entry for entry in project.journal()}
+    assert entries["change"]["agent"]["name"] == name
+    assert entries["review"]["agent"]["name"] == reviewer or name
