@@ -310,8 +310,7 @@ class AcpExchange(RpcExchange):
         known = f"; it offers {some(self._commands, 8, 300)}" if self._commands else ""
         known += "; it does not trust this folder" if self._untrusted else ""
         message = f"{self._name} offers no command {first_line(self._call.command)} here{known}"
-        guidance = f"Install it where {self._name} looks for commands, or correct its name."
-        self.failure = failure("PB-AGENT-COMMAND", message, guidance=guidance)
+        self._fail("PB-AGENT-COMMAND", message)
         self.end()
 
     def cancel(self) -> None:
