@@ -87,6 +87,12 @@ PECULIAR: dict[tuple[str, str], tuple[str, str]] = {
 }
 """Client and scenario → the code that it comes to, and why."""
 
+FORGETFUL = {
+    "gemini": "it asks no one",
+    "qwen": "it keeps the line that was typed, and not the text of the command",
+}
+"""Clients whose conversation cannot go on with an answer, and why."""
+
 
 @dataclass
 class Planner:
@@ -123,10 +129,10 @@ def project(name: str, project: Project) -> Project:
     return project
 
 
-def settings(project: Project, name: str, *rules: str) -> None:
-    """What a project allows the client; nobody is asked."""
+def settings(project: Project, name: str, *rules: str, permissions: str = "fail") -> None:
+    """What a project allows the client, and what happens to other calls."""
     allowed = ", ".join(f'"{rule}"' for rule in rules)
-    text = f"permissions: fail\nagents: {{{name}: {{allowed_tools: [{allowed}]}}}}\n"
+    text = f"permissions: {permissions}\nagents: {{{name}: {{allowed_tools: [{allowed}]}}}}\n"
     project.write(".playbooks/config.yaml", text)
 
 
@@ -180,6 +186,33 @@ def test_a_command_that_is_gone_is_not_made_up_by_the_model(
         done = project.process("resume")
     assert project.journal()[-1]["error_code"] == "PB-AGENT-COMMAND", done.err
     assert planner.asked == []
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name not in FORGETFUL])
+def test_a_call_is_allowed_later_and_its_conversation_goes_on(
+    name: str, project: Project, sit: Sit
+) -> None:
+    line = "touch made.txt"
+    planner = Planner(KINDS[name], project, Scenario(line=line))
+    settings(project, name, "Edit", permissions="ask")
+
+    def script(request: Request) -> Reply:
+        told = request.tools and "The person has now decided" in request.said
+        return [KINDS[name].runs(line, asking=True)] if told else planner(request)
+
+    with sit(project, script, name) as seat:
+        halted = project.process("run", "one", "--agent", name)
+        assert halted.code == 4, halted.err
+        assert project.manifest()["gate"]["reason"] == "permission"
+        assert seat.processes() == []
+        assert not (project.root / "made.txt").exists()
+        assert project.playbook("answer", "allow").code == 0
+        done = project.process("resume")
+        assert done.code == 0, done.err
+    assert (project.root / "made.txt").exists()
+    assert planner.asked[-1].mentions("I go on.")  # what it said before it was ended
+    (entry,) = project.journal()
+    assert entry["status"] == "done"
 
 
 @pytest.mark.parametrize("name", KINDS)
