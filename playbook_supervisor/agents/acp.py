@@ -220,7 +220,8 @@ class AcpExchange(RpcExchange):
             message = f"{self._name} speaks version {first_line(spoken, 20)} of the protocol"
             self._fail("PB-AGENT-FAILED", f"{message}, and we speak version {VERSION}")
             return
-        self._loads = mapping(hello, "agentCapabilities").get("loadSession") is True
+        loads = mapping(hello, "agentCapabilities").get("loadSession") is True
+        self._loads = loads and not self._profile.forgets
         session = yield from self._session()
         yield from self._set("mode", self._settings.mode or self._profile.mode, session)
         yield from self._set("model", model_of(self._call, self._settings), session)
