@@ -244,20 +244,20 @@ _GUIDANCE: dict[str, str] = {
     "PB-COND-WITNESSES": "Look at the changed tests, and accept them or send the step back.",
     "PB-COND-UNKNOWN": "`playbook probe --help` lists the conditions and triggers.",
     # agents and executors
-    "PB-AGENT-NONE": "Install Claude Code, or name an agent: --agent exec:PROGRAM.",
+    "PB-AGENT-NONE": "Install Claude Code, or name one of the agents that `playbook doctor` finds.",
     "PB-AGENT-FAILED": "The agent's last lines say why; fix that and run the step again.",
     "PB-AGENT-NO-RECEIPT": "Retry the step, or run the command by hand and continue.",
     "PB-AGENT-CRASHED": "The agent died; `playbook resume {session} --retry` runs the step again.",
     "PB-AGENT-TIMEOUT": "Give it more time (--timeout, --idle-timeout), or split the step.",
     "PB-AGENT-API": "Try again later: `playbook resume {session} --retry`.",
     "PB-AGENT-BUDGET": "Raise the limit, as in `playbook resume {session} --retry --max-turns N`.",
-    "PB-AGENT-COMMAND": "Install the command where Claude Code looks for it, or correct its name.",
-    "PB-AGENT-EMPTY": "Fix the command or the hook that the message names.",
-    "PB-AGENT-LOGIN": "Log in (start `claude` and type /login), or correct the API key.",
+    "PB-AGENT-COMMAND": "Install the command where the agent looks for it, or correct its name.",
+    "PB-AGENT-EMPTY": "Fix what the message names, or try the agent by hand, in its terminal.",
+    "PB-AGENT-LOGIN": "Log in to the agent (`claude`, then /login), or correct its API key.",
     "PB-AGENT-HOOK": "Change the hook or the step: .claude/settings.json and plugins have hooks.",
     "PB-AGENT-OUTPUT": (
-        "Let the step write less at once, or set CLAUDE_CODE_MAX_OUTPUT_TOKENS higher; "
-        "`playbook resume {session} --retry`."
+        "Let the step write less at once, or the agent more (CLAUDE_CODE_MAX_OUTPUT_TOKENS for "
+        "Claude Code); `playbook resume {session} --retry`."
     ),
     "PB-AGENT-CONTEXT": "Split the step, or let it read less at once.",
     "PB-AGENT-ENDED": "`playbook show` has the agent's last words; `playbook resume --retry`.",
@@ -265,11 +265,11 @@ _GUIDANCE: dict[str, str] = {
     "PB-AGENT-PROMPT": "Correct the prompt of the step, in the playbook or in its Markdown file.",
     "PB-AGENT-RATE": "Try again later: `playbook resume {session} --retry`.",
     "PB-AGENT-LIMIT": (
-        "Try again after the reset; a session that begins with "
-        "`agents.claude.wait_for_limit: true` waits for it."
+        "Try again after the reset; a session that begins with `wait_for_limit: true` for the "
+        "agent, in config.yaml, waits for it."
     ),
     "PB-AGENT-PERMISSION": (
-        "Add the rule to `agents.claude.allowed_tools` in config.yaml; "
+        "Add the rule to `allowed_tools` of the agent in config.yaml; "
         "`playbook resume {session} --retry --accept-config`."
     ),
     "PB-AGENT-REFUSED": "Reword the command, or give the step another model.",

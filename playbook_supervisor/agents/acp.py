@@ -220,7 +220,8 @@ class AcpExchange(RpcExchange):
             message = f"{self._name} speaks version {first_line(spoken, 20)} of the protocol"
             self._fail("PB-AGENT-FAILED", f"{message}, and we speak version {VERSION}")
             return
-        self._loads = mapping(hello, "agentCapabilities").get("loadSession") is True
+        loads = mapping(hello, "agentCapabilities").get("loadSession") is True
+        self._loads = loads and not self._profile.forgets
         session = yield from self._session()
         yield from self._set("mode", self._settings.mode or self._profile.mode, session)
         yield from self._set("model", model_of(self._call, self._settings), session)
@@ -310,8 +311,7 @@ class AcpExchange(RpcExchange):
         known = f"; it offers {some(self._commands, 8, 300)}" if self._commands else ""
         known += "; it does not trust this folder" if self._untrusted else ""
         message = f"{self._name} offers no command {first_line(self._call.command)} here{known}"
-        guidance = f"Install it where {self._name} looks for commands, or correct its name."
-        self.failure = failure("PB-AGENT-COMMAND", message, guidance=guidance)
+        self._fail("PB-AGENT-COMMAND", message)
         self.end()
 
     def cancel(self) -> None:

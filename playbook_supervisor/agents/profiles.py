@@ -17,11 +17,12 @@ class Profile:
     lie. `mode` is the one in which it asks before it acts, `env` what else makes it ask. `asks`:
     which calls it puts to a person; its own settings decide the others.
 
-    `usage` is what its tokens count: all that it used, its last request, or that is not known;
-    `tells_usage`: an end without them is a failure. `hides_failures`: where the model's server
-    failed, it ends its turn without a word. `remark` is the pattern of a message, or of a call's
-    title, that is the agent's own and not the model's; one that begins with `Error` says that the
-    model has failed. `leaves` are what it makes for itself in the repository.
+    `forgets`: a conversation that it loads again lacks the text of the command, so the step begins
+    again. `usage` is what its tokens count: all that it used, its last request, or that is not
+    known; `tells_usage`: an end without them is a failure. `hides_failures`: where the model's
+    server failed, it ends its turn without a word. `remark` is the pattern of a message, or of a
+    call's title, that is the agent's own and not the model's; one that begins with `Error` says
+    that the model has failed. `leaves` are what it makes for itself in the repository.
 
     `install` says how to get it. For isolation, `hosts` are those that it has to reach, `homes` its
     folders in the user's home, and `state` those among them whose content has to stay: the
@@ -34,6 +35,7 @@ class Profile:
     layout: str = ""
     mode: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
+    forgets: bool = False
     usage: Literal["all", "last", "unknown"] = "unknown"
     tells_usage: bool = False
     hides_failures: bool = False
@@ -102,6 +104,7 @@ PROFILES: Mapping[str, Profile] = {
         acp=("--acp",),
         layout="qwen",
         mode="default",
+        forgets=True,
         usage="all",
         leaves=(".qwen/tmp",),
         homes=(".qwen",),

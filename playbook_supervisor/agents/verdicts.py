@@ -37,7 +37,6 @@ _LOST = (
 _NO_KEY = r"(?i)(?:invalid|incorrect) api key|unauthori[sz]ed|not logged in"
 _RATE = r"(?i)rate.?limit|too many requests"
 _USAGE_LIMIT = r"usage.?limit|quota|insufficient.?(?:funds|balance|credits)"
-_EMPTY = "Its model may have failed, which not every agent tells: try it by hand, in its terminal."
 _MAX_RULES = 6  # rules in the suggested line
 RUN_AGAIN = "then run the step again: `playbook resume --retry --accept-config`."
 
@@ -74,8 +73,7 @@ def of_status(name: str, status: int, text: str, *, lost: bool = False) -> Verdi
     """
     if status in NOT_LOGGED_IN:
         message = with_reason(f"{name} is not logged in", text)
-        cure = "" if name == "claude" else f"Log in to {name}, or correct its API key."
-        return Verdict(failure("PB-AGENT-LOGIN", message, guidance=cure))
+        return Verdict(failure("PB-AGENT-LOGIN", message))
     if status == TOO_MANY and not lost:
         message = with_reason("the model's server limits the rate of requests", text)
         return Verdict(failure("PB-AGENT-RATE", message), transient=True)
@@ -106,12 +104,9 @@ def usage_limit(name: str, ends: int, text: str) -> Verdict:
 
 
 def empty(name: str, reason: str = "") -> Verdict:
-    """The verdict on a call in which the model did nothing."""
-    if name == "claude":
-        said, cure = "claude never asked the model", ""
-    else:
-        said, cure = f"{name} ended its turn without a word and without a tool call", _EMPTY
-    return Verdict(failure("PB-AGENT-EMPTY", with_reason(said, reason), guidance=cure))
+    """The verdict on a turn in which the model did nothing."""
+    said = with_reason(f"{name} ended its turn without a word and without a tool call", reason)
+    return Verdict(failure("PB-AGENT-EMPTY", said))
 
 
 def timestamp(seconds: int) -> str:

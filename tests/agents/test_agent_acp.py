@@ -31,6 +31,13 @@ def scripted(root: Path, *options: str, **settings: Any) -> Agent:
     return choose("mine", config, root)
 
 
+def known(name: str, root: Path, **peculiar: Any) -> Agent:
+    """The scripted agent with the profile of a known one."""
+    profile = dataclasses.replace(PROFILES[name], mode="", **peculiar)
+    argv = (sys.executable, acp_agent.__file__)
+    return acp.AcpAgent(name, profile, AgentSettings(acp=argv), root)
+
+
 def ended(agent: Agent, call: Call) -> Outcome:
     return carry_out(agent, call, lambda line: None)
 
@@ -126,32 +133,95 @@ def test_an_end_of_the_turn_proves_nothing(command: str, code: str, tmp_path: Pa
 
 
 def test_an_agent_that_always_tells_its_tokens_has_failed_if_it_tells_none(tmp_path: Path) -> None:
-    (tmp_path / "copilot").write_text(f"#!/bin/sh\nexec {sys.executable} {acp_agent.__file__}\n")
-    (tmp_path / "copilot").chmod(0o755)
-    settings = AgentSettings(acp=(str(tmp_path / "copilot"),), profile="copilot")
-    agent = acp.AcpAgent("copilot", PROFILES["copilot"], settings, tmp_path)
+    agent = known("copilot", tmp_path)
     assert error_of(agent, call_for("cut", tmp_path)).code == "PB-AGENT-API"
     assert ended(agent, call_for("works", tmp_path)).error is None
 
 
 def test_what_an_agent_makes_for_itself_does_not_count_as_work(tmp_path: Path) -> None:
-    qwen = PROFILES["qwen"]
-    argv = (sys.executable, acp_agent.__file__)
-    profile = dataclasses.replace(qwen, mode="", leaves=("works.txt", ".kept"))
+    agent = known("qwen", tmp_path, leaves=("works.txt", ".kept"))
     call = call_for("works", tmp_path)
     (call.cwd / ".kept").write_text("mine")
-    agent = acp.AcpAgent("qwen", profile, AgentSettings(acp=argv), tmp_path)
     assert ended(agent, call).error is None
     assert not (call.cwd / "works.txt").exists()
     assert (call.cwd / ".kept").exists()
 
 
 def test_an_agent_that_hides_failures_must_end_with_words(tmp_path: Path) -> None:
-    argv = (sys.executable, acp_agent.__file__)
-    profile = dataclasses.replace(PROFILES["kimi"], mode="")
-    agent = acp.AcpAgent("kimi", profile, AgentSettings(acp=argv), tmp_path)
+    agent = known("kimi", tmp_path)
     assert error_of(agent, call_for("stops", tmp_path)).code == "PB-AGENT-API"
     assert ended(agent, call_for("works", tmp_path)).error is None
+
+
+def test_an_answer_that_breaks_off_again_and_again_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acp, "_PAUSE", 0.1)
+    error = error_of(scripted(tmp_path), call_for("repeats", tmp_path))
+    assert error.code == "PB-AGENT-API"
+    assert "repeats an answer that breaks off" in error.message
+
+
+def test_an_agents_own_remarks_are_not_the_models_words(tmp_path: Path) -> None:
+    error = error_of(known("copilot", tmp_path), call_for("remarks", tmp_path))
+    assert (error.code, error.lasts) == ("PB-AGENT-API", True)
+    assert error.message == "the model could not be reached: 400 Bad request"
+    assert ended(scripted(tmp_path), call_for("remarks", tmp_path)).error is None
+
+
+def test_the_cost_and_the_tokens_of_each_request_are_counted(tmp_path: Path) -> None:
+    used = ended(scripted(tmp_path, "--quiet"), call_for("priced", tmp_path)).agent
+    figures = ("cost_usd", "input_tokens", "output_tokens")
+    assert [used[name] for name in figures] == [0.25, 30, 2]
+    last = ended(known("opencode", tmp_path), call_for("priced", tmp_path)).agent
+    assert "input_tokens" not in last  # its last request's alone: that is not what it used
+
+
+def test_a_call_is_shown_in_the_words_of_its_tool(tmp_path: Path) -> None:
+    shown: list[str] = []
+    carry_out(scripted(tmp_path), call_for("looks", tmp_path), shown.append)
+    assert shown == [
+        "Bash ls -l",
+        "Bash git log -1",
+        "Bash make",
+        "Edit a.py",
+        "WebFetch https://example.org",
+        "Read a.py",
+        "weather",
+    ]
+
+
+def test_what_an_agent_does_unasked_may_end_the_step(tmp_path: Path) -> None:
+    """An agent that asks about some calls alone must not do what the step leaves out."""
+    call = replace(call_for("looks", tmp_path), tools=("Read",))
+    error = error_of(scripted(tmp_path), call)
+    assert error.code == "PB-AGENT-PERMISSION"
+    assert "did what this step may not do, without asking: Bash ls -l" in error.message
+
+
+def test_what_is_allowed_for_the_session_is_asked_once(tmp_path: Path) -> None:
+    asked: list[Request] = []
+
+    def ask(request: Request) -> Reply:
+        asked.append(request)
+        return Reply("always")
+
+    call = replace(call_for("twice", tmp_path), ask=ask)
+    assert ended(scripted(tmp_path), call).error is None
+    assert [request.shape["rule"] for request in asked] == ["Bash(npm test *)"]
+
+
+def test_put_off_a_question_waits_for_its_answer(tmp_path: Path) -> None:
+    asked: list[Request] = []
+
+    def ask(request: Request) -> None:
+        asked.append(request)
+
+    call = replace(call_for("wonders", tmp_path), ask=ask)
+    ended(scripted(tmp_path), call)
+    call = replace(call, replies={asked[0].shape["digest"]: Reply("answer", "Postgres")})
+    assert ended(scripted(tmp_path), call).output == "chosen: b"
+    assert len(asked) == 1
 
 
 def test_a_server_that_is_overloaded_is_tried_again(

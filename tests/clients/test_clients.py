@@ -204,7 +204,7 @@ def test_a_call_is_allowed_later_and_its_conversation_goes_on(
         halted = project.process("run", "one", "--agent", name)
         assert halted.code == 4, halted.err
         assert project.manifest()["gate"]["reason"] == "permission"
-        assert seat.processes() == []
+        assert seat.is_left(), seat.described()
         assert not (project.root / "made.txt").exists()
         assert project.playbook("answer", "allow").code == 0
         done = project.process("resume")

@@ -31,6 +31,7 @@ COMMANDS = (
     ),
     *("empty", "breaks", "refuses", "limited", "busy", "cut", "cancelled", "runs", "edits"),
     *("late", "nameless", "wonders", "stops"),
+    *("repeats", "remarks", "priced", "looks", "twice"),
 )
 OPTIONS = [
     {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
@@ -208,6 +209,46 @@ class Agent:
     def play_runs(self) -> None:
         if self.permitted("execute", "`npm test`", rawInput={"command": "npm test"}):
             self.say("tested\n")
+
+    def play_twice(self) -> None:
+        self.play_runs()
+        self.say("")
+        if self.permitted("execute", "again", rawInput={"command": "npm test -- --ci"}):
+            self.say("tested\n")
+
+    def play_repeats(self) -> None:
+        for _ in range(9):
+            self.update("agent_message_chunk", messageId="m", content={"text": "Half a "})
+            time.sleep(0.2)
+
+    def play_remarks(self) -> None:
+        self.say("Info: I try again.")
+        self.say("Error: 400 Bad request")
+
+    def play_priced(self) -> None:
+        self.update("usage_update", cost={"amount": 0.25, "currency": "USD"})
+        self.update("agent_message_chunk", content={"text": "Done."})
+        for _ in range(2):
+            used = {"inputTokens": 10, "cachedReadTokens": 5, "outputTokens": 1}
+            self.update("agent_message_chunk", content={"text": ""}, _meta={"usage": used})
+
+    def play_looks(self) -> None:
+        """Several calls, of which each tells what it is about in another way."""
+        path = str(Path.cwd() / "a.py")
+        change = {"type": "diff", "path": path, "newText": "new"}
+        other = {"type": "diff", "path": str(Path.cwd() / "b.py"), "newText": "too"}
+        calls: list[dict[str, object]] = [
+            {"kind": "execute", "rawInput": {"command": ["bash", "-lc", "ls -l"]}},
+            {"kind": "execute", "rawInput": {"cmd": ["git", "log", "-1"]}},
+            {"kind": "execute", "title": "`make`"},
+            {"kind": "edit", "content": [change, other]},
+            {"kind": "fetch", "title": "https://example.org"},
+            {"kind": "read", "rawInput": {"filePath": path}},
+            {"kind": "other", "title": "weather", "rawInput": {"city": "Rome"}},
+        ]
+        for number, call in enumerate(calls):
+            told = {"title": "a call", **call, "status": "completed"}
+            self.update("tool_call", toolCallId=f"look-{number}", **told)
 
     def play_stops(self) -> None:
         self.say("I write it.\n")

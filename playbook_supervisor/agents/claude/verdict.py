@@ -18,7 +18,6 @@ from playbook_supervisor.agents.verdicts import (
     SERVER_ERROR,
     TOO_MANY,
     Verdict,
-    empty,
     failure,
     line_to_add,
     named_status,
@@ -110,7 +109,7 @@ def judge(
     if end := _unusual_end(result):
         return Verdict(_ended(end, text))
     if not stream.has_worked:
-        return empty("claude", text)
+        return Verdict(failure("PB-AGENT-EMPTY", with_reason("claude never asked the model", text)))
     denied = [denial for denial in stream.denials if not is_project_rule(denial)]
     return Verdict(permission_failure(denied, allowed, stream.root) if denied else None)
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from shutil import rmtree, which
 from tempfile import mkdtemp
 from typing import Any
-from weakref import finalize
 
 from playbook_supervisor.agents.conversation import (
     Client,
@@ -111,9 +110,8 @@ class GeminiAgent:
 class _Client(Client):
     def __init__(self, name: str, profile: Profile, settings: AgentSettings, call: Call) -> None:
         self.name, self._profile, self._settings, self._call = name, profile, settings, call
-        folder = mkdtemp(prefix="playbook-")
-        self._remove = finalize(self, rmtree, folder, ignore_errors=True)
-        self._policy, self._events = Path(folder) / "policy.toml", Path(folder) / "told/events"
+        self._folder = Path(mkdtemp(prefix="playbook-"))
+        self._policy, self._events = self._folder / "policy.toml", self._folder / "told/events"
         ensure_folder(self._events.parent)
         told = {**_TELEMETRY, "GEMINI_TELEMETRY_OUTFILE": str(self._events)}
         self.env = {**environment(call), "TERM": "xterm-256color"}  # else it complains, each time
@@ -165,8 +163,10 @@ class _Client(Client):
         self._exchanges.append(made)
         return made
 
+    def close(self) -> None:
+        rmtree(self._folder, ignore_errors=True)
+
     def usage(self, retries: int) -> dict[str, Any]:
-        self._remove()
         used = Usage()
         for each in self._exchanges:
             used.add(each.usage)
