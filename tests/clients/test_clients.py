@@ -251,7 +251,8 @@ def held(name: str, project: Project, sit: Sit) -> Iterator[tuple[Seat, Any, Cal
 
     with sit(project, script, name) as seat:
         settings(project, name, "Bash", "Edit")
-        with project.spawn("run", "one", "--agent", name) as runner:
+        spoken = name if name in ("codex", "gemini") else f"acp:{name}"  # the same, in full
+        with project.spawn("run", "one", "--agent", spoken) as runner:
             begun = until(lambda: (project.root / "begun").exists(), 60)
             if not begun:
                 runner.kill()
