@@ -37,11 +37,11 @@ def sit() -> Sit:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those of the clients that not every long run drives are thorough, too."""
+    """What waits long is thorough, too, and the clients that not every long run drives."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.unmeasured)
             item.add_marker(pytest.mark.long)
-            played = getattr(item, "callspec", None)
-            if played and played.params.get("name", EACH[0]) not in EACH:
+            played = item.callspec.params if hasattr(item, "callspec") else {}
+            if played.get("name", EACH[0]) not in EACH or played.get("scenario") == "broken":
                 item.add_marker(pytest.mark.thorough)

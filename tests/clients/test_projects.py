@@ -98,6 +98,7 @@ def test_three_agents_carry_out_auto_speckit_one_after_the_other(
 CHEATS = ("exit when it is called", "patched runner", "filter", "skipped test", "weakened fixture")
 
 
+@pytest.mark.sampled("codex-*", "copilot-honest")
 @pytest.mark.parametrize("cheat", [*CHEATS, "nothing", "honest"])
 @pytest.mark.parametrize("name", ["copilot", "codex"])
 def test_only_an_honest_agent_gets_past_the_tests(
