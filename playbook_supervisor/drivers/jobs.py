@@ -39,9 +39,10 @@ from playbook_supervisor.records import as_mapping, replace
 from playbook_supervisor.sessions.store.session_changes import before
 from playbook_supervisor.sessions.store.snapshot import Snapshot, arg_values, at_work
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
-from playbook_supervisor.system.disk.files import contained
+from playbook_supervisor.system.disk.files import contained, ensure_folder
 from playbook_supervisor.system.disk.log_file import put
 from playbook_supervisor.system.git import checkout, git_unattended
+from playbook_supervisor.system.isolation.profiles import output_folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,9 @@ def can_continue(assignment: Assignment, choose: Choose) -> bool:
 def _call(assignment: Assignment, budget: Budget, *, continues: bool) -> Call:
     tree, snapshot, attempt = assignment.tree, assignment.snapshot, assignment.attempt
     limits, state = assignment.limits, assignment.session.state
-    work = tree.work(snapshot, attempt)
+    work, written = tree.work(snapshot, attempt), isolation.written(attempt.step)
+    for folder in output_folders(tree.root, written):  # not every agent makes one for its file
+        ensure_folder(contained(tree.root, str(folder.relative_to(tree.root))))
     attempts = state.attempts(attempt.step.id)
     return Call(
         session=tree.id,
@@ -194,9 +197,7 @@ def _call(assignment: Assignment, budget: Budget, *, continues: bool) -> Call:
         env=tree.environment(snapshot, work),
         worker_file=tree.worker_file(attempt),
         outlives=assignment.outlives,
-        isolation=isolation.of_step(
-            assignment.session.config, tree.root, isolation.written(attempt.step)
-        ),
+        isolation=isolation.of_step(assignment.session.config, tree.root, written),
         wall=limits.timeout_seconds,
         idle=limits.idle_timeout_seconds,
         cap=assignment.cap,

@@ -147,7 +147,6 @@ def test_auto_change_needs_no_command(name: str, reviewer: str, project: Project
     assert done.code == 0, done.err
     settings = project.read(".playbooks/config.yaml")
     project.write(".playbooks/config.yaml", f"{settings}permissions: fail\n")
-    project.write(".playbooks/reviews/earlier.md", "verdict: PASS\n")  # Copilot makes no folders
     project.commit("Calculate")
 
     def model(request: Request) -> Reply:
@@ -169,7 +168,7 @@ def test_auto_change_needs_no_command(name: str, reviewer: str, project: Project
         project.playbook("answer", "continue")
         halted = project.process("resume")
         assert halted.code == 4, halted.err
-        assert seat.processes() == []
+        assert seat.is_left(), seat.described()
     assert project.manifest()["gate"]["id"] == "pr#1?1", halted.err
     entries = {entry["step_id"]: entry for entry in project.journal()}
     assert entries["change"]["agent"]["name"] == name

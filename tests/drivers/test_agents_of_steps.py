@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from support import acp_agent, directive_lines
 from support.bound_session import Conversation
 from support.scratch_project import Project
 
-from playbook_supervisor.drivers import driver_lock
+from playbook_supervisor.drivers import detached, driver_lock
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.process.process_groups import until
@@ -328,6 +329,22 @@ def test_in_a_client_such_an_agent_asks_at_a_gate_and_goes_on_in_the_same_attemp
     (entry,) = shared.journal()
     assert (entry["status"], entry["agent"]["name"]) == ("done", "helper")
     assert entry["gates"][0]["resolution"] == "allow"
+
+
+def test_by_commands_such_an_agent_asks_and_waits_too(
+    shared: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The work of the detached process, done in a thread of this one."""
+    with ThreadPoolExecutor(1) as beside:
+        monkeypatch.setattr(detached, "run_detached", beside.submit)
+        written(shared, ASKS)
+        shared.playbook("begin", "both")
+        asked = shared.playbook("next", "--wait", "--json").json
+        assert (asked["directive"], asked["gate"]["reason"]) == ("ask", "permission")
+        assert shared.playbook("answer", "allow").code == 0
+        assert shared.playbook("next", "--wait", "--json").json["directive"] == "finish"
+    (entry,) = shared.journal()
+    assert (entry["status"], entry["agent"]["name"]) == ("done", "helper")
 
 
 def test_without_its_client_such_an_agent_goes_on_in_the_next_one(

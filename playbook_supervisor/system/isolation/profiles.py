@@ -128,7 +128,7 @@ def of_agent(here: Checkout, wishes: Wishes, outputs: Iterable[str] = ()) -> Pro
 
     `outputs` are the paths that the step is to write; those below `.playbooks/` are not protected.
     """
-    remotes, written = tuple(_local_remotes(here)), tuple(_outputs(here.root, outputs))
+    remotes, written = tuple(_local_remotes(here)), tuple(output_folders(here.root, outputs))
     protected = (
         *git_protected(here),
         *(remote / name for remote in remotes for name in (*_GIT, *_GIT_OBJECTS)),
@@ -183,7 +183,7 @@ def of_check(
     )
 
 
-def _outputs(root: Path, outputs: Iterable[str]) -> Iterator[Path]:
+def output_folders(root: Path, outputs: Iterable[str]) -> Iterator[Path]:
     """The folders below `.playbooks/` of what a step is to write: programs write a file by renaming
     another one, which its folder must allow."""
     for output in outputs:
