@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 from playbook_supervisor import __version__
@@ -25,6 +24,7 @@ from playbook_supervisor.agents.acp_calls import CANCELLED, allows, as_tool, cho
 from playbook_supervisor.agents.conversation import (
     Client,
     Exchange,
+    ProgramAgent,
     Usage,
     conversing,
     isolated,
@@ -105,31 +105,15 @@ def create(argument: str, config: Config, root: Path) -> AcpAgent:
     return AcpAgent("acp", Profile(program=argv[0], acp=()), AgentSettings(acp=tuple(argv)), root)
 
 
-class AcpAgent:
-    """A program that speaks the protocol; a relative path starts at the repository's top."""
-
-    asks = True
-
-    def __init__(self, name: str, profile: Profile, settings: AgentSettings, root: Path) -> None:
-        self.name, self.profile, self._settings = name, profile, settings
-        program, *others = settings.acp or (profile.program, *(profile.acp or ()))
-        self._argv = (str(root / program) if os.sep in program else program, *others)
-        self.command_layout = profile.layout
-
-    def available(self) -> str | None:
-        program = self._argv[0]
-        if which(program) is not None:
-            return None
-        wrong = "is not an executable file" if os.sep in program else "is not on PATH"
-        how = f"; install it: {self.profile.install}" if self.profile.install else ""
-        return f"{printable(program)} {wrong}{how}"
+class AcpAgent(ProgramAgent):
+    """A program that speaks the protocol."""
 
     def can_continue(self, call: Call) -> bool:
         """A request names its conversation only if the agent can load one."""
         return bool(call.conversation)
 
     def run(self, call: Call) -> Running:
-        return conversing(call, _Client(self.name, self._argv, self.profile, self._settings, call))
+        return conversing(call, _Client(self.name, self.argv, self.profile, self.settings, call))
 
 
 class _Client(Client):
@@ -146,14 +130,12 @@ class _Client(Client):
         self.env = {**environment(call), **profile.env}
         self.isolation = isolated(call, profile)
         self.wait_for_limit = settings.wait_for_limit
-        self._exchanges: list[AcpExchange] = []
         places = (call.cwd / each for each in profile.leaves)
         self._leaves = [each for each in places if not each.exists()]
 
     def exchange(self, conversation: str, asker: Asker) -> Exchange | Failure:
         made = AcpExchange(self._argv, self._profile, self._settings, self._call, asker, self.name)
         made.conversation = conversation
-        self._exchanges.append(made)
         made.begin()
         return made
 
@@ -162,13 +144,6 @@ class _Client(Client):
             remove(place)
             with suppress(OSError):
                 place.parent.rmdir()
-
-    def usage(self, retries: int) -> dict[str, Any]:
-        used = Usage()
-        for each in self._exchanges:
-            used.add(each.usage)
-        last = self._exchanges[-1].conversation if self._exchanges else ""
-        return used.as_journaled(self.name, last, retries)
 
 
 class AcpExchange(RpcExchange):
@@ -187,7 +162,6 @@ class AcpExchange(RpcExchange):
     ) -> None:
         super().__init__(argv)
         self._profile, self._settings, self._call, self._name = profile, settings, call, name
-        self.usage = Usage()
         self._decisions = Decisions(call, settings.allowed_tools, asker, name)
         self._asker = asker
         self._loads = self._replaying = self._prompted = False

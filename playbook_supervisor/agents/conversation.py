@@ -7,11 +7,13 @@ for if the settings say so; a conversation that had begun to work then continues
 
 from __future__ import annotations
 
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from shutil import which
 from threading import Event, Lock, Timer
 from typing import Any
 
@@ -31,6 +33,7 @@ from playbook_supervisor.agents.protocol import Call, Message, Running
 from playbook_supervisor.agents.requests import Asker
 from playbook_supervisor.agents.verdicts import Verdict, timestamp
 from playbook_supervisor.errors import PlaybookError, PolicyError
+from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.settings.config import AgentSettings
 from playbook_supervisor.records import replace
@@ -55,40 +58,6 @@ decision is applied to it. A subagent that waited has ended: start it again, wit
 Then continue where you stopped."""
 _MODELS_OF_CLAUDE = frozenset({"", "default", "opus", "sonnet", "haiku", "opusplan"})
 _CLOCK_INTERVAL = 30.0  # seconds between two looks at the clock: a suspended machine loses time
-
-
-class Exchange(ABC):
-    """What one process of an agent says, and what is told to it.
-
-    `tool_calls` are those that it has begun. `silent`: neither has the model said anything nor
-    called a tool. `said` are its last words. `over`: its work is done, and its input is closed;
-    after `lingers` seconds more it is ended. `failure` was found while it runs: it is ended.
-    `conversation` is the id by which it can be continued, if that is known. While it runs, `end`
-    ends it, from any thread; afterwards, `errors` is what it wrote to its standard error.
-    """
-
-    lingers: float | None = None
-    end: Callable[[], None] = staticmethod(lambda: None)
-    errors = ""
-
-    def __init__(self, argv: Sequence[str], stdin: bytes | InputPipe = b"") -> None:
-        self.argv, self.stdin = argv, stdin
-        self.conversation = self.said = ""
-        self.tool_calls = 0
-        self.silent, self.over = True, False
-        self.failure: Failure | None = None
-
-    @abstractmethod
-    def hear(self, line: str) -> Iterator[str]:
-        """Take a line of its output, and yield those to show. May block for a person's decision."""
-
-    @abstractmethod
-    def verdict(self) -> Verdict | None:
-        """How it has ended, once it has; None if it has told no result."""
-
-    def cancel(self) -> None:
-        """Ask it to end its turn: it is about to be ended. Any thread may call it."""
-        return
 
 
 @dataclass(slots=True)
@@ -124,6 +93,41 @@ class Usage:
         return {key: value for key, value in known.items() if value not in (None, "")}
 
 
+class Exchange(ABC):
+    """What one process of an agent says, and what is told to it.
+
+    `tool_calls` are those that it has begun. `silent`: neither has the model said anything nor
+    called a tool. `said` are its last words. `over`: its work is done, and its input is closed;
+    after `lingers` seconds more it is ended. `failure` was found while it runs: it is ended.
+    `conversation` is the id by which it can be continued, if that is known. While it runs, `end`
+    ends it, from any thread; afterwards, `errors` is what it wrote to its standard error.
+    """
+
+    lingers: float | None = None
+    end: Callable[[], None] = staticmethod(lambda: None)
+    errors = ""
+
+    def __init__(self, argv: Sequence[str], stdin: bytes | InputPipe = b"") -> None:
+        self.argv, self.stdin = argv, stdin
+        self.conversation = self.said = ""
+        self.tool_calls = 0
+        self.silent, self.over = True, False
+        self.failure: Failure | None = None
+        self.usage = Usage()
+
+    @abstractmethod
+    def hear(self, line: str) -> Iterator[str]:
+        """Take a line of its output, and yield those to show. May block for a person's decision."""
+
+    @abstractmethod
+    def verdict(self) -> Verdict | None:
+        """How it has ended, once it has; None if it has told no result."""
+
+    def cancel(self) -> None:
+        """Ask it to end its turn: it is about to be ended. Any thread may call it."""
+        return
+
+
 class Client(ABC):
     """An agent's program, for one call: what its processes are started with, and what they use."""
 
@@ -137,13 +141,36 @@ class Client(ABC):
     def exchange(self, conversation: str, asker: Asker) -> Exchange | Failure:
         """The next process, in that conversation or in a new one; or why there is none."""
 
-    @abstractmethod
-    def usage(self, retries: int) -> dict[str, Any]:
+    def usage(self, exchanges: Sequence[Exchange], retries: int) -> dict[str, Any]:
         """The journal's `agent`, over all processes; without what is not known."""
+        used = Usage()
+        for each in exchanges:
+            used.add(each.usage)
+        return used.as_journaled(self.name, _last(exchanges), retries)
 
     def close(self) -> None:
         """Remove what the processes needed or left. Called once, when all have ended."""
         return
+
+
+class ProgramAgent:
+    """An agent whose program a profile describes; a relative path starts at the repository."""
+
+    asks = True
+
+    def __init__(self, name: str, profile: Profile, settings: AgentSettings, root: Path) -> None:
+        self.name, self.profile, self.settings = name, profile, settings
+        program, *others = settings.acp or (profile.program, *(profile.acp or ()))
+        self.argv = (str(root / program) if os.sep in program else program, *others)
+        self.command_layout = profile.layout
+
+    def available(self) -> str | None:
+        program = self.argv[0]
+        if which(program) is not None:
+            return None
+        wrong = "is not an executable file" if os.sep in program else "is not on PATH"
+        how = f"; install it: {self.profile.install}" if self.profile.install else ""
+        return f"{printable(program)} {wrong}{how}"
 
 
 def isolated(call: Call, profile: Profile) -> Sandbox | None:
@@ -214,7 +241,7 @@ class Conversation:
                 outcome = yield from self._carry_out()
             except PolicyError as error:
                 outcome = of_policy(error, self._client.name)
-            agent = self._client.usage(self._retries)
+            agent = self._client.usage(self._exchanges, self._retries)
             yield Message(outcome=replace(outcome, agent=agent))
         finally:
             self.stop()
@@ -344,6 +371,11 @@ class Conversation:
         if (wall := self._call.wall_left) is None:
             return None
         return wall - (time.monotonic() - self._began - self._waited - self._asker.waited)
+
+
+def _last(exchanges: Sequence[Exchange]) -> str:
+    """The conversation of the last process."""
+    return exchanges[-1].conversation if exchanges else ""
 
 
 def _close(exchange: Exchange) -> None:

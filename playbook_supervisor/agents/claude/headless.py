@@ -7,7 +7,7 @@ are never bypassed: the client denies what its rules do not allow.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -149,7 +149,8 @@ class _Client(Client):
         self._account.streams.append(made.stream)
         return made
 
-    def usage(self, retries: int) -> dict[str, Any]:
+    def usage(self, exchanges: Sequence[Exchange], retries: int) -> dict[str, Any]:
+        del exchanges  # the account has all
         weighed = self._call.budget.max_tokens is not None
         return self._account.as_journaled(NAME, retries=retries, weighed=weighed)
 

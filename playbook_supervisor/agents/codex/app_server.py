@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 from playbook_supervisor import __version__
@@ -21,7 +20,7 @@ from playbook_supervisor.agents.codex.verdict import judged, words_of
 from playbook_supervisor.agents.conversation import (
     Client,
     Exchange,
-    Usage,
+    ProgramAgent,
     conversing,
     isolated,
     model_of,
@@ -69,26 +68,13 @@ _OUTER = frozenset(
 )
 """Variables that an enclosing Codex sets for its commands."""
 _WRITING = frozenset({"Bash", "Edit", "MultiEdit", "NotebookEdit", "Write"})
-_CHANGE = 2_000  # characters of a change that a person is shown
 _OLD = f"Install a newer Codex: npm install -g @openai/codex@{TESTED}"
 
 _UNKNOWN = "unknown variant"  # of a request, to a client that is too old
 
 
-class CodexAgent:
+class CodexAgent(ProgramAgent):
     """The `codex` on PATH."""
-
-    asks = True
-
-    def __init__(self, name: str, profile: Profile, settings: AgentSettings, root: Path) -> None:
-        del root
-        self.name, self.profile, self._settings = name, profile, settings
-        self.command_layout = profile.layout
-
-    def available(self) -> str | None:
-        if which(self.profile.program):
-            return None
-        return f"{self.profile.program} is not on PATH; install it: {self.profile.install}"
 
     def can_continue(self, call: Call) -> bool:
         """It keeps each conversation in a file of its home."""
@@ -98,7 +84,7 @@ class CodexAgent:
         return any(sessions.glob(f"*/*/*/rollout-*-{call.conversation}.jsonl"))
 
     def run(self, call: Call) -> Running:
-        return conversing(call, _Client(self.name, self.profile, self._settings, call))
+        return conversing(call, _Client(self.name, self.profile, self.settings, call))
 
 
 def _home(env: Mapping[str, str]) -> Path:
@@ -118,7 +104,6 @@ class _Client(Client):
         self.env = {key: each for key, each in environment(call).items() if key not in _OUTER}
         self.isolation = self._isolated(isolated(call, profile))
         self.wait_for_limit = settings.wait_for_limit
-        self._exchanges: list[CodexExchange] = []
 
     def _isolated(self, sandbox: Sandbox | None) -> Sandbox | None:
         if sandbox is None:
@@ -157,22 +142,18 @@ class _Client(Client):
         program, call = self._profile.program, self._call
         made = CodexExchange(program, self.name, replace(self._settings, mode=mode), call, asker)
         made.conversation = conversation
-        self._exchanges.append(made)
         made.begin()
         return made
 
-    def usage(self, retries: int) -> dict[str, Any]:
+    def usage(self, exchanges: Sequence[Exchange], retries: int) -> dict[str, Any]:
         """A conversation tells its whole use again in each process that continues it."""
-        largest: dict[str, Usage] = {}
-        for each in self._exchanges:
-            known = largest.setdefault(each.conversation, each.usage)
-            if each.usage.tokens >= known.tokens:
-                largest[each.conversation] = each.usage
-        used = Usage()
-        for usage in largest.values():
-            used.add(usage)
-        last = self._exchanges[-1].conversation if self._exchanges else ""
-        return used.as_journaled(self.name, last, retries)
+        largest = {each.conversation: each for each in sorted(exchanges, key=_tokens)}
+        last = [each for each in exchanges if each is largest[each.conversation]]
+        return super().usage(last, retries)
+
+
+def _tokens(exchange: Exchange) -> int:
+    return exchange.usage.tokens
 
 
 class CodexExchange(RpcExchange):
@@ -186,7 +167,6 @@ class CodexExchange(RpcExchange):
     ) -> None:
         super().__init__([program, "app-server"])
         self._name, self._settings, self._call, self._asker = name, settings, call, asker
-        self.usage = Usage()
         self._decisions = Decisions(call, settings.allowed_tools, asker, name)
         self._turn, self._ended = "", dict[str, Any]()
         self._changes: dict[str, list[Object]] = {}
@@ -431,7 +411,7 @@ def _command(of: Object) -> tuple[str, Object]:
 
 def _change(change: Object) -> tuple[str, Object]:
     tool = "Write" if text(change, "kind", "type") == "add" else "Edit"
-    return tool, {"file_path": text(change, "path"), "content": text(change, "diff")[:_CHANGE]}
+    return tool, {"file_path": text(change, "path"), "content": text(change, "diff")}
 
 
 def _calls(item: Object) -> Iterator[tuple[str, Object]]:

@@ -8,7 +8,7 @@ fails the step with the rule that would allow it. Its exit status is ignored.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree, which
@@ -18,7 +18,7 @@ from typing import Any
 from playbook_supervisor.agents.conversation import (
     Client,
     Exchange,
-    Usage,
+    ProgramAgent,
     conversing,
     isolated,
     model_of,
@@ -88,23 +88,13 @@ _FAULTS = (
 """Words of the client's errors, and what they mean. Their kind is always `unknown`."""
 
 
-class GeminiAgent:
+class GeminiAgent(ProgramAgent):
     """The `gemini` on PATH."""
 
     asks = False
 
-    def __init__(self, name: str, profile: Profile, settings: AgentSettings, root: Path) -> None:
-        del root
-        self.name, self.profile, self._settings = name, profile, settings
-        self.command_layout = profile.layout
-
-    def available(self) -> str | None:
-        if which(self.profile.program):
-            return None
-        return f"{self.profile.program} is not on PATH; install it: {self.profile.install}"
-
     def run(self, call: Call) -> Running:
-        return conversing(call, _Client(self.name, self.profile, self._settings, call))
+        return conversing(call, _Client(self.name, self.profile, self.settings, call))
 
 
 class _Client(Client):
@@ -117,7 +107,6 @@ class _Client(Client):
         self.env = {**environment(call), "TERM": "xterm-256color"}  # else it complains, each time
         self.env |= told if _ENABLED not in self.env else {}
         self.isolation = self._isolated(isolated(call, profile))
-        self._exchanges: list[_Exchange] = []
 
     def _isolated(self, sandbox: Sandbox | None) -> Sandbox | None:
         """What it makes in its home is gone afterwards, but for its conversations and its login."""
@@ -160,19 +149,15 @@ class _Client(Client):
         argv += [f"--{name}={value}" for name, value in options.items() if value]
         made = _Exchange(argv, call, settings.allowed_tools, self.name, self._events)
         made.conversation = conversation
-        self._exchanges.append(made)
         return made
 
     def close(self) -> None:
         rmtree(self._folder, ignore_errors=True)
 
-    def usage(self, retries: int) -> dict[str, Any]:
-        used = Usage()
-        for each in self._exchanges:
-            used.add(each.usage)
-        used.version = _version(self._profile.program) if self._exchanges else ""
-        last = self._exchanges[-1].conversation if self._exchanges else ""
-        return used.as_journaled(self.name, last, retries)
+    def usage(self, exchanges: Sequence[Exchange], retries: int) -> dict[str, Any]:
+        for each in exchanges[-1:]:
+            each.usage.version = _version(self._profile.program)
+        return super().usage(exchanges, retries)
 
 
 class _Exchange(Exchange):
@@ -185,7 +170,6 @@ class _Exchange(Exchange):
     ) -> None:
         super().__init__(argv)
         self._call, self._allowed, self._name, self._events = call, allowed, name, events
-        self.usage = Usage()
         self._words = self._line = ""  # of the message that is being said, and not yet shown
         self._calls: dict[str, tuple[str, Object]] = {}
         self._denied: list[tuple[str, Object]] = []
