@@ -339,11 +339,20 @@ def _walking_away(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
     yield Diagnosis("walking away", "advice", found, cure)
 
 
+def _taken(project: config.Config, root: Path) -> str:
+    """The agent of a run for which none is named; Claude Code where none is found."""
+    if project.agent or which(registry.DEFAULT):
+        return project.agent
+    with suppress(PlaybookError):
+        return registry.choose("", project, root).name
+    return ""
+
+
 def _headless(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
     """Claude Code's workers under `playbook run` may do their work without a question."""
     project = config.load(here.root)
-    if not registry.is_default(project.agent):
-        yield Diagnosis("headless", "fine", f"`playbook run` uses the agent {project.agent}")
+    if not registry.is_default(agent := _taken(project, here.root)):
+        yield Diagnosis("headless", "fine", f"`playbook run` uses the agent {agent}")
         return
     mode = project.claude.permission_mode
     allowed = [*project.claude.allowed_tools, *permissions.in_force(here.root, home)[1]]
@@ -452,6 +461,7 @@ def _playbooks(here: checkout.Checkout) -> Iterator[Diagnosis]:
 def _slash_commands(here: checkout.Checkout) -> Iterator[Diagnosis]:
     """The agents have the slash commands of the playbooks' steps, as far as that is known."""
     project = config.load(here.root)
+    agent = _taken(project, here.root)
     missing: dict[str, dict[str, str]] = {}
 
     @cache
@@ -461,7 +471,7 @@ def _slash_commands(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
     for each in library.playbooks(here.root):
         for _, step in () if each.problem else running(each.playbook):
-            index = commands_of(step.agent or project.agent) if step.namespace == SLASH else None
+            index = commands_of(step.agent or agent) if step.namespace == SLASH else None
             if index and index.resolve(step.command) is None:
                 said = f"{step.command} (for {each.name})"
                 missing.setdefault(index.looked, {}).setdefault(step.command, said)
