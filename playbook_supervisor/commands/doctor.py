@@ -518,9 +518,9 @@ def _problem_of_hooks(root: Path, data: bytes) -> str:
     event = {
         "hook_event_name": "UserPromptExpansion",
         "expansion_type": "slash_command",
-        "command_name": "playbook.status",
+        "command_name": "help",  # none of ours: those need a client
         "command_args": "",
-        "prompt": "/playbook.status",
+        "prompt": "/help",
         "session_id": "doctor",
         "cwd": str(root),
     }

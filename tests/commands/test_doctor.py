@@ -83,6 +83,12 @@ def clinic(healthy: Path, tmp_path: Path, home: Path, monkeypatch: pytest.Monkey
 
 
 class TestWhereAllIsFine:
+    def test_the_hooks_of_this_program_pass(self, clinic: Clinic) -> None:
+        """The others have a stand-in, which answers every hook."""
+        clinic.without("playbook")
+        (clinic.bin / "playbook").symlink_to(Path(sys.prefix) / "bin/playbook")
+        assert clinic.findings()["hooks"].state == "fine"
+
     def test_nothing_needs_a_cure(self, clinic: Clinic) -> None:
         findings = clinic.findings()
         assert {each.state for each in findings.values()} == {"fine"}
@@ -108,7 +114,7 @@ class TestWhereAllIsFine:
         clinic.findings()
         event = json.loads((clinic.project.home / "events").read_text())
         assert event["hook_event_name"] == "UserPromptExpansion"
-        assert event["command_name"] == "playbook.status"
+        assert event["command_name"] == "help"
         assert event["cwd"] == str(clinic.project.root)
 
     def test_it_works_from_a_subfolder_and_in_a_worktree(self, clinic: Clinic) -> None:
