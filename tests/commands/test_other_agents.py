@@ -239,3 +239,14 @@ class TestDoctor:
         assert "/speckit.plan (for auto-speckit): not found where kimi" in self.line(
             newcomer, "slash commands"
         )
+
+
+def test_a_run_says_which_agent_it_has_found(project: Project, machine: Path) -> None:
+    stand_in(machine, "kimi")
+    for name in SPECKIT:
+        skill = name.replace(".", "-")
+        project.write(f".agents/skills/{skill}/SKILL.md", SKILL.format(skill))
+    done = project.playbook("run", "auto-speckit", "013")
+    assert "note: no agent was named: this run takes kimi, which was found here" in done.err
+    named = project.playbook("run", "auto-speckit", "013", "--agent", "kimi")
+    assert "no agent was named" not in named.err

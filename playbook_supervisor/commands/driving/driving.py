@@ -175,6 +175,10 @@ def run(
     needs = preflight(request.all_playbooks, root, request.config, start, push=True)
     for warning in dict.fromkeys((*request.warnings, *needs)):
         observer.on_notice(warning)
+    if "" in shares and not (drive.agent or request.config.agent):
+        taken = agents.named("").name
+        if not registry.is_default(taken):
+            observer.on_notice(f"no agent was named: this run takes {taken}, which was found here")
     tree = SessionTree(store, session_id)
     config = _told_settings(tree, observer)
     if config != request.config:
