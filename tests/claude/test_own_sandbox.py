@@ -18,6 +18,7 @@ from claude.client import program as real
 from claude.conftest import Start
 from claude.conversation import Reply, Request, call, text
 from playbook_supervisor.project.settings import config, isolation
+from playbook_supervisor.system.isolation import profiles
 
 pytestmark = pytest.mark.skipif(
     any(shutil.which(name) is None for name in ("bwrap", "socat", "setpriv")),
@@ -97,6 +98,7 @@ def told(client: Client, user: int) -> tuple[str, str]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may be another user")
 def test_it_works_for_a_user(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: OTHER)  # who makes the isolation
+    monkeypatch.setattr(profiles, "_keys_of_others", tuple)  # that user can read none
     said, complaint = told(client, OTHER)
     assert client.project.read("made.txt") == "mine\n"
     assert "home/made.txt: Read-only file system" in said
