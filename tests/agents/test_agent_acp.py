@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 from support import acp_agent
+from support.agent_calls import ended, error_of
 from support.controlled_time import shorten_grace
 
 from playbook_supervisor.agents import acp, conversation
 from playbook_supervisor.agents.profiles import PROFILES
 from playbook_supervisor.agents.protocol import Agent, Call, Reply, Request, carry_out
 from playbook_supervisor.agents.registry import choose
-from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.settings.config import AgentSettings, Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.testing import AGENT_CHECKS, ASKING_CHECKS, AgentCheck, call_for
@@ -36,17 +36,6 @@ def known(name: str, root: Path, **peculiar: Any) -> Agent:
     profile = dataclasses.replace(PROFILES[name], mode="", **peculiar)
     argv = (sys.executable, acp_agent.__file__)
     return acp.AcpAgent(name, profile, AgentSettings(acp=argv), root)
-
-
-def ended(agent: Agent, call: Call) -> Outcome:
-    return carry_out(agent, call, lambda line: None)
-
-
-def error_of(agent: Agent, call: Call) -> Failure:
-    error = ended(agent, call).error
-    assert error is not None
-    assert error.guidance
-    return error
 
 
 def prompts(call: Call) -> list[list[str]]:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import codex_agent
+from support import agent_calls, codex_agent
+from support.agent_calls import prompted
 from support.bubblewrap import needs_bubblewrap
 from support.controlled_time import shorten_grace
 
@@ -74,19 +75,11 @@ def agent(**settings: Any) -> Agent:
 
 
 def ended(call: Call, **settings: Any) -> Outcome:
-    return carry_out(agent(**settings), call, lambda line: None)
+    return agent_calls.ended(agent(**settings), call)
 
 
 def error_of(call: Call, **settings: Any) -> Failure:
-    error = ended(call, **settings).error
-    assert error is not None
-    assert error.guidance
-    return error
-
-
-def prompted(tmp_path: Path, **changes: Any) -> Call:
-    """A call of a step that brings its own prompt."""
-    return replace(call_for("x", tmp_path), command="", prompt="Do it.", **changes)
+    return agent_calls.error_of(agent(**settings), call)
 
 
 def told(client: Path, method: str) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.agent_calls import ended, error_of
 from support.controlled_time import shorten_grace
 
 from playbook_supervisor.agents.exec import ExecAgent
-from playbook_supervisor.agents.protocol import Agent, Call, Message, carry_out
+from playbook_supervisor.agents.protocol import Agent, Message
 from playbook_supervisor.agents.registry import choose
-from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.testing import AGENT_CHECKS, AgentCheck, call_for
@@ -57,17 +57,6 @@ def agent(tmp_path: Path) -> Write:
         return ExecAgent("mine", [sys.executable, str(file)], tmp_path)
 
     return write
-
-
-def ended(agent: Agent, call: Call) -> Outcome:
-    return carry_out(agent, call, lambda line: None)
-
-
-def error_of(agent: Agent, call: Call) -> Failure:
-    error = ended(agent, call).error
-    assert error is not None
-    assert error.guidance
-    return error
 
 
 @pytest.mark.parametrize("check", AGENT_CHECKS, ids=lambda check: check.__name__)

@@ -54,8 +54,6 @@ from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
 from playbook_supervisor.system.isolation.sandbox import Sandbox
 
-TESTED = "0.61.0"
-"""The version of the client with which the tests run."""
 _MODE = "auto_edit"
 _PACKAGE = 1 << 20  # bytes of a package.json
 _LINGERS = 5.0  # seconds in which it ends by itself after its result
