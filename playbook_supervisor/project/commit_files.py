@@ -90,10 +90,10 @@ def taken(root: Path, paths: Sequence[str], also: str, before: Before | None) ->
     inside. GitError with the cure if that is not known, or if git cannot commit one of them.
     """
     found = uncommitted(root, before.pinned if before else NOW)
-    matching = _matching(root, paths, found.tree)
+    matching = _matching(root, paths, found.tree) if found.paths else ()
     files = [path for path in found.paths if path in matching and not _inside(root, path)]
     left: list[str] = []
-    if before is not None and also != ALSO:
+    if files and before is not None and also != ALSO:
         if not before.tree:
             said = "it is not known what was here before the session"
             cure = "Commit by hand, or let the step say `also: uncommitted`."
@@ -165,7 +165,7 @@ def _matching(root: Path, patterns: Sequence[str], now: str) -> set[str]:
     wanted = (f":(top,glob){'**' if glob == '.' else glob}" for glob in globs)
     compared = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--ignore-submodules=none")
     trees = (here.head or git_process.empty_tree(root), now)
-    return set(_split(TreeGit.of(here).ask(*compared, *trees, "--", *wanted, _UNFINISHED)))
+    return set(_split(TreeGit.for_objects(here).ask(*compared, *trees, "--", *wanted, _UNFINISHED)))
 
 
 def _inside(root: Path, path: str) -> bool:

@@ -144,7 +144,7 @@ def changes(root: Path, before: str, after: str) -> TreeChanges:
             raise GitError("PB-GIT-FAILED", f"{tree[:80]!r} is not the id of a tree")
     if before == after:
         return TreeChanges()
-    git = TreeGit.of(checkout.find(root))
+    git = TreeGit.for_objects(checkout.find(root))
     compared = ("diff-tree", "-r", "-z", "--no-renames", "--ignore-submodules=none")
     try:
         listed = git.ask(*compared, "--numstat", before, after)
@@ -162,7 +162,7 @@ def require(root: Path, tree: str, head: str) -> None:
     A tree that is gone, or was made by another machine, is made again if the commit has its files.
     """
     require_commit(root, head)
-    git = TreeGit.of(checkout.find(root))
+    git = TreeGit.for_objects(checkout.find(root))
     if git.has(f"{tree}^{{tree}}"):
         return
     if head and re.fullmatch(_ID, head):
@@ -180,7 +180,7 @@ def require(root: Path, tree: str, head: str) -> None:
 def require_commit(root: Path, commit: str) -> None:
     """GitError with the cure if the repository does not have the commit; none is empty."""
     here = checkout.find(root)
-    if not commit or TreeGit.of(here).has(f"{commit}^{{commit}}"):
+    if not commit or TreeGit.for_objects(here).has(f"{commit}^{{commit}}"):
         return
     message = f"the commit at which the session began, {short(commit)}, is not "
     if (here.common_dir / "shallow").exists():
@@ -195,7 +195,7 @@ def stat(root: Path, since: str, now: str) -> tuple[str, ...]:
 
     `since` may also be a commit, or empty for no files; sessions are left out. Errors: `changes`.
     """
-    git = TreeGit.of(checkout.find(root))
+    git = TreeGit.for_objects(checkout.find(root))
     asked = ("diff", "--stat=80", "--compact-summary", "--find-renames", f"-O{os.devnull}")
     trees = (since or git_process.empty_tree(root), now, "--", git_process.SESSIONS)
     lines = list(map(printable, git.ask(*asked, "--end-of-options", *trees).splitlines()))

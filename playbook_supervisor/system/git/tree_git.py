@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.system.git.checkout import Checkout
 
 _FOLDER = "tree"
+_NO_RULES = "none"  # in place of their digest
 _RULES = 24  # digits of the digest of ignore rules
 _SHA256 = 64  # digits of an id
 _SECONDS = 120.0  # for git to read what is new
@@ -75,7 +76,7 @@ class TreeGit(Record):
         GitError PB-GIT-FAILED if the rules are gone; StorageError if it cannot be written.
         """
         folder = here.runtime / _FOLDER
-        git = cls(here.root, folder / (rules or "none"), folder / "objects")
+        git = cls(here.root, folder / (rules or _NO_RULES), folder / "objects")
         excluded = _text(git.git_dir / "info" / "exclude") if rules else ""
         if not rules or _name(excluded) != rules:
             excluded = _rules_now(here)
@@ -92,6 +93,11 @@ class TreeGit(Record):
         git = cls(root, git_dir, here.runtime / _FOLDER / "objects")
         git._furnish(here, "")
         return git
+
+    @classmethod
+    def for_objects(cls, here: Checkout) -> TreeGit:
+        """That for questions about objects, in which ignore rules have no say."""
+        return cls.apart(here, here.root, here.runtime / _FOLDER / _NO_RULES)
 
     def _furnish(self, here: Checkout, excluded: str) -> None:
         if not (self.objects / "info" / "alternates").exists():

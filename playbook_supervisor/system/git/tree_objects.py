@@ -38,7 +38,7 @@ class TreeObjects:
     """The objects of a checkout. GitError PB-GIT-FAILED if git lacks what is asked for."""
 
     def __init__(self, here: Checkout) -> None:
-        self._git = TreeGit.of(here)
+        self._git = TreeGit.for_objects(here)
 
     def entries(self, tree: str) -> dict[str, Entry]:
         """The files of a tree or commit, but for those of sessions and for submodules."""
