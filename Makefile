@@ -5,7 +5,7 @@ BIN := .venv/bin
 # An installation makes the validator of playbooks out of these: docs/decisions/0266.
 VALIDATOR := hatch_build.py playbook_supervisor/project/schemas/written/playbook.json
 
-.PHONY: help test test-core test-long test-agents test-all coverage lint format demo recording bench fuzz fleet-chaos fleet-soak site clean
+.PHONY: help test test-core test-long test-agents test-all coverage lint style types directions workflows format demo recording bench fuzz fleet-chaos fleet-soak site clean
 
 help:
 	@echo 'make demo       watch the main job run in a scratch repository'
@@ -58,11 +58,20 @@ test-all:
 	$(MAKE) coverage
 	$(MAKE) test-long
 
-lint: .venv/installed-dev
+# `make -j lint` runs these at the same time.
+lint: style types directions workflows
+
+style: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: .venv/installed-dev
 	$(BIN)/mypy playbook_supervisor action tools tests hatch_build.py
+
+directions: .venv/installed-dev
 	$(BIN)/lint-imports --no-logo
+
+workflows: .venv/installed-dev
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml docs/examples/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/idea.yml

@@ -24,7 +24,6 @@ EVERYDAY = {
     "resume": "Continue a session.",
     "answer": "Answer the open gate, from any terminal.",
     "status": "Show all sessions, those that wait for you first.",
-    "logs": "Show all that the agent of an attempt said.",
     "show": "Show one session: attempts, conditions, evidence and answers.",
     "list": "List the playbooks of this project, and what they take.",
     "pause": "Stop driving a session and leave it open.",
@@ -34,6 +33,7 @@ EVERYDAY = {
     "demo": "Watch a complete run in a scratch repository.",
 }
 INSPECTION = {
+    "logs": "Show all that the agent of an attempt said.",
     "update": "Update what `playbook init` installed.",
     "doctor": "Check that this installation works.",
     "probe": "Evaluate conditions and triggers now.",

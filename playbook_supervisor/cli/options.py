@@ -230,8 +230,9 @@ def driving(command: Command) -> Command:
             "--agent",
             metavar="AGENT",
             default="",
-            help="claude, exec:PROGRAM, script:FILE.yaml or a configured name. Default: the"
-            " project's agent, else one that is installed.",
+            help="claude, codex, copilot, gemini, kimi, opencode, qwen, vibe, acp:PROGRAM,"
+            " exec:PROGRAM, script:FILE.yaml or a configured name. Default: the project's agent,"
+            " else one that is installed.",
         ),
         click.option(
             "--mode",

@@ -13,6 +13,7 @@ from support.scratch_project import Project
 
 import playbook_supervisor
 from cli.terminal import Terminal
+from playbook_supervisor.agents.profiles import PROFILES
 from playbook_supervisor.cli.app import EVERYDAY, SUMMARIES, groups, load, names
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +30,7 @@ def test_help_shows_the_everyday_commands_and_how_to_see_the_rest(project: Proje
     assert shown.code == 0
     assert listed(shown.out) == [*EVERYDAY]
     assert {"run", "resume", "start", "check", "init"} <= {*EVERYDAY}
-    assert len(EVERYDAY) <= 15
+    assert len(EVERYDAY) <= 14
     assert "`playbook help --all` lists all commands." in shown.out
     assert "`playbook help authoring` explains how to write a playbook." in shown.out
     assert project.playbook().out == project.playbook("-h").out == shown.out
@@ -57,6 +58,11 @@ def test_help_all_shows_all_commands_in_groups(project: Project) -> None:
 def test_help_shows_the_help_of_a_command(project: Project) -> None:
     for words in (["run"], ["fleet", "submit"]):
         assert project.playbook("help", *words).out == project.playbook(*words, "--help").out
+
+
+def test_the_help_of_run_names_every_agent(project: Project) -> None:
+    shown = project.playbook("run", "--help").out
+    assert [name for name in PROFILES if name not in shown] == []
 
 
 @pytest.mark.parametrize(
