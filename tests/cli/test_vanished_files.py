@@ -97,3 +97,13 @@ def test_a_session_that_has_ended_is_shown_too(waiting: Project) -> None:
     cleaned(waiting)
     assert waiting.playbook("show", name).code == 0
     assert waiting.journal() == journal
+
+
+def test_empty_settings_are_not_taken_for_a_file_that_disappeared(project: Project) -> None:
+    project.write(".playbooks/config.yaml", "")
+    project.write(".playbooks/playbooks/gated.yaml", GATED)
+    project.commit("A playbook, and settings that say nothing")
+    assert project.playbook("run", "gated", "--agent", project.script(WORKS)).code == 4
+    assert "disappeared" not in project.playbook("answer", "continue").err
+    (project.session / "config.yaml").unlink()
+    assert f"config.yaml {RESTORED}" in project.playbook("resume").err

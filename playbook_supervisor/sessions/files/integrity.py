@@ -149,6 +149,8 @@ def restore_missing(folder: Path, private: Path) -> list[str]:
             copy = read_bytes(private / name)
         except FileNotFoundError:
             continue
+        if not copy and (folder / name).exists():  # the settings may have been an empty file
+            continue
         if name in copied:
             write_inside(folder, name, copy)
         else:
