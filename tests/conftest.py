@@ -16,7 +16,7 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from fnmatch import fnmatch
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any
 
@@ -204,14 +204,20 @@ def _in_the_client(reporter: pytest.TerminalReporter, outcome: str) -> list[Any]
     return [each for each in reports if each.nodeid.startswith("tests/claude/")]
 
 
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """New folders. Pytest itself would look through all of them to name the next one."""
+    parent = tmp_path_factory.mktemp("homes")
+    return (parent / str(number) for number in count())
+
+
 @pytest.fixture(autouse=True)
 def home(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest, homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
     """The scratch home of this test. A test that touches the real one fails."""
-    folder = tmp_path_factory.mktemp("home")
+    folder = next(homes)
+    folder.mkdir(mode=0o700)
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)  # meant for this run, not for runs within
     yield folder
