@@ -6,7 +6,7 @@ It prints one JSON object of milliseconds and ratios. The remote is a bare repos
 disk, so that all of it counts but the network. A ratio is the median of our time by that of plain
 git in the same round:
 
-- submit: of two `git ls-remote` and a clone of what it must read (depth 1, no blobs, sparse);
+- submit: of two `git ls-remote` and a clone without history (depth 1);
 - take_up (tip, claim, clone): of `git worktree add` from the mirror, at the same commit;
 - snapshot, without its push: of `git status` in that clone.
 
@@ -141,7 +141,7 @@ def measured(folder: Path, files: int, mib: int, rounds: int) -> dict[str, float
 
 
 def read(folder: Path, url: str, name: str) -> None:
-    git(folder, "clone", "-q", "--depth=1", "--filter=blob:none", "--sparse", url, name)
+    git(folder, "clone", "-q", "--depth=1", url, name)
 
 
 def take_up_and_step(folder: Path, mirror: Mirror, session: str, number: int, times: Times) -> None:

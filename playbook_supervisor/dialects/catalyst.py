@@ -227,7 +227,6 @@ def _operand(draft: Draft, at: Path, kind: _Type) -> str:
 
 
 def _of_a_package(draft: Draft, to: Path, at: Path, stated: str) -> None:
-    """A type that an installed package provides takes its `config` as it is."""
     if stated in namespaces.installed():
         draft.put((*to, "command"), stated, (*at, "type"))
         draft.copy((*to, "with"), (*at, "config"))

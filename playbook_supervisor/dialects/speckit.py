@@ -301,7 +301,6 @@ def _loop(workflow: Workflow, at: Path, condition_of: str) -> None:
 
 
 def _whole(draft: Draft, to: Path, at: Path) -> None:
-    """Copy a number, which must be known before the run."""
     value = draft.value(at)
     if value is not MISSING and not (isinstance(value, Plain) and type(value.value) is int):
         guidance = "Write the number, or leave the key out."
@@ -463,7 +462,6 @@ def _shell(workflow: Workflow, to: Path, at: Path) -> None:
 
 
 def _program(workflow: Workflow, at: Path) -> str:
-    """The line of shell at a place as a `cli` command; empty if it is refused."""
     draft, line = workflow.draft, workflow.draft.text(at).strip()
     if not line:
         draft.refuse(at, "`run` is empty", "Write a program with its arguments.")

@@ -1,9 +1,9 @@
 """The expressions of spec-kit's workflow files, and what they are here: args, `when`, output.
 
-    {{ inputs.kind == 'bug' and not steps.build.output.ok }}
-    {{ steps.list.output.files | join(', ') }}
+    {{ inputs.kind == 'bug' }}
+    {{ not steps.build.output.files[0].ok }}
 
-From the loosest to the tightest: `and` and `or`, `not`, one comparison, filters, values. Text
+An expression is a value, or `not` or one comparison of values: only these have a counterpart. Text
 outside the grammar is an error at its column. An expression is translated whole or not at all.
 """
 
@@ -29,8 +29,20 @@ _LEXEME = re.compile(r"""(?x) \s*(?:
   | (?P<sign>    \}\} | == | != | <= | >= | [<>|()\[\],.] )
 )""")
 _END = "}}"
-_COMPARISONS = ("==", "!=", "<=", ">=", "<", ">", "in")
 _WORDS = ("and", "or", "not", "in")
+_CURES = {
+    **dict.fromkeys(
+        ("and", "or"),
+        "Compare once, and put the steps that depend on it into a playbook of their own.",
+    ),
+    **dict.fromkeys(
+        ("<=", ">=", "<", ">", "in", "[", "not in"),
+        "A step can depend on `==`, `!=` and `not` alone. Let the step before print the answer as"
+        " JSON, and write `steps.ID.output.NAME == true`.",
+    ),
+    "|": "Name an input, which may have a `default`; or let the step before print what is needed.",
+}
+"""The ways out, by the operator that has no counterpart here."""
 _CONSTANTS: dict[str, str | int | float | bool | None] = {
     **dict.fromkeys(("true", "True"), True),
     **dict.fromkeys(("false", "False"), False),
@@ -82,14 +94,7 @@ class Comparison:
     equal: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Other:
-    """Anything without a counterpart here: `and`, `or`, a filter's name, `[`, or an operator."""
-
-    word: str
-
-
-Expression = Literal | Reference | Not | Comparison | Other
+Expression = Literal | Reference | Not | Comparison
 
 
 # ── reading ─────────────────────────────────────────────────────────────────────────────────
@@ -138,48 +143,36 @@ class _Reader:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             self._fail(f"this is nested deeper than {MAX_DEPTH} levels")
-        left = self._negation()
-        while word := self._takes("and", "or"):
-            self._negation()
-            left = Other(word)
+        negations = 0
+        while self._takes("not"):
+            negations += 1
+        expression = self._comparison()
+        self._refuse_operators()
         self._depth -= 1
-        return left
+        return Not(expression) if negations % 2 else expression
 
     def end(self) -> int:
         if self._token != _END:
             self._fail(f"`{self._token[:40]}` is not expected here")
         return self._at
 
-    def _negation(self) -> Expression:
-        negations = 0
-        while self._takes("not"):
-            negations += 1
-        expression = self._comparison()
-        return Not(expression) if negations % 2 else expression
-
     def _comparison(self) -> Expression:
-        left = self._filtered()
-        if not (operator := self._operator()):
+        left = self._value()
+        self._refuse_operators()
+        if not (operator := self._takes("==", "!=")):
             return left
-        right = self._filtered()
-        if self._operator():
-            self._fail("comparisons cannot be chained: join them with `and`")
-        known = operator in ("==", "!=")
-        return Comparison(left, right, operator == "==") if known else Other(operator)
+        right = self._value()
+        if self._takes("==", "!="):
+            self._fail("comparisons cannot be chained")
+        return Comparison(left, right, operator == "==")
 
-    def _operator(self) -> str:
+    def _refuse_operators(self) -> None:
+        """ExpressionError for one that has no counterpart."""
         if self._takes("not"):
             self._expect("in")
-            return "not in"
-        return self._takes(*_COMPARISONS)
-
-    def _filtered(self) -> Expression:
-        value = self._value()
-        while self._takes("|"):
-            value = Other(self._name("the name of a filter"))
-            if self._takes("("):
-                self._skip_list(")")
-        return value
+            raise _without_counterpart("not in")
+        if operator := self._takes(*_CURES):
+            raise _without_counterpart(operator)
 
     def _value(self) -> Expression:
         kind, token = self._kind, self._token
@@ -192,8 +185,7 @@ class _Reader:
             self._expect(")")
             return inner
         if self._takes("["):
-            self._skip_list("]")
-            return Other("[")
+            raise _without_counterpart("[")
         name = self._name("a value")
         return Literal(_CONSTANTS[name]) if name in _CONSTANTS else self._reference(name)
 
@@ -213,14 +205,6 @@ class _Reader:
             self._fail("a number or a text is expected in the brackets")
         self._advance()
         return _unquoted(token) if kind == "text" else int(token)
-
-    def _skip_list(self, end: str) -> None:
-        first = True
-        while not self._takes(end):
-            if not first:
-                self._expect(",")
-            self.expression()
-            first = False
 
     def _name(self, wanted: str) -> str:
         if self._kind != "name" or self._token in _WORDS:
@@ -255,6 +239,10 @@ class _Reader:
 
     def _fail(self, message: str) -> NoReturn:
         raise _wrong(self._at - len(self._token) + 1, message)
+
+
+def _without_counterpart(operator: str) -> ExpressionError:
+    return ExpressionError(f"`{operator}` has no counterpart here", _CURES[operator])
 
 
 def _unquoted(token: str) -> str:
@@ -302,10 +290,6 @@ def _inserted(expression: Expression, scope: Scope) -> str:
                 "the output of a step cannot be put into this text",
                 "A prompt can end with `{{ steps.ID.output.stdout }}`. Elsewhere let the step write"
                 " a file, and name the file.",
-            )
-        case Other("default"):
-            raise ExpressionError(
-                "the filter `default` has no counterpart here", "Give the input a `default`."
             )
         case _:
             raise ExpressionError(
@@ -359,17 +343,9 @@ def when(expression: Expression, scope: Scope, *, holds: bool) -> str:
             return f"{'' if holds else '!'}${_input(name, scope)}"
         case Reference():
             return f"{'' if holds else '!'}{_json(expression, scope)}"
-        case Other(("and" | "or") as word):
-            raise ExpressionError(
-                f"a step depends on one comparison: `{word}` has no counterpart",
-                "Compare once, and put the steps that depend on it into a playbook of their own.",
-            )
         case _:
             raise ExpressionError(
-                "this condition has no counterpart: "
-                "a step can depend on `==`, `!=` and `not` alone",
-                "Let the step before print the answer as JSON, "
-                "and write `steps.ID.output.NAME == true`.",
+                "this condition has no counterpart here", "Compare an input or a part of an output."
             )
 
 
@@ -389,7 +365,6 @@ def _compared(left: Reference, right: Literal, scope: Scope, *, equal: bool) -> 
 
 
 def _json(reference: Reference, scope: Scope) -> str:
-    """A part of the JSON of an earlier step, which then promises JSON."""
     match reference.parts:
         case ("steps", str() as step, "output", str() as key, *keys):
             pass

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from playbook_supervisor.errors import ArgumentError, FleetError, PlaybookError, PolicyError
 from playbook_supervisor.fleet.storage.rows import POOL
 from playbook_supervisor.formats.checked_mapping import Problems, Section
+from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import load as load_yaml
 from playbook_supervisor.project.expressions import globs
@@ -26,13 +27,14 @@ from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import read_bytes
 from playbook_supervisor.system.isolation import sandbox
 
-if TYPE_CHECKING:
-    from playbook_supervisor.formats.problems import Problem
+if TYPE_CHECKING:  # the module of the settings has it for checkers alone
     from playbook_supervisor.project.settings.config import Mode
 
 CODE = "PB-FLEET-SETTINGS"
-TRANSPORTS = ("https", "ssh", "file")
-"""The ways to a repository that a worker can be allowed."""
+DEFAULT_TRANSPORTS = ("https", "ssh")
+"""The transports of a worker unless its settings say otherwise."""
+KNOWN_TRANSPORTS = (*DEFAULT_TRANSPORTS, "file")
+"""Those that settings can allow. No other is used, least of all `ext`, which starts programs."""
 
 _WITHOUT = (
     "Or write `isolation: none` into worker.yaml: agents can then read and change what the account "
@@ -50,7 +52,6 @@ _SHORTEST_LEASE = 1.0  # seconds
 _MOST_SLOTS = 1_000
 _WHOLE, _WHOLE_CURE = r"[a-z]+://|[^/]+:", "Write whole URLs, as in `https://github.com/acme/*`."
 _SCP = r"(?P<host>[^/:]+):(?!//)/*(?P<path>.+)"
-_MISLEADING = r"[\s\\?#\x00-\x1f\x7f]|%2[ef]|%5c"  # some program may read another host or path
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class WorkerSettings:
     """
 
     repositories: tuple[str, ...] | None = None
-    transports: tuple[str, ...] = ("https", "ssh")
+    transports: tuple[str, ...] = DEFAULT_TRANSPORTS
     agents: tuple[str, ...] | None = None
     max_cost_usd: float | None = None
     pools: tuple[str, ...] = ("default",)
@@ -74,23 +75,28 @@ class WorkerSettings:
     environment: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def admits(self, url: str) -> bool:
-        """True if one of `repositories` means the URL of a repository.
+        """True if one of `repositories` means a repository, whose URL is `normalised`.
 
         In a glob, `*` stays within one part between slashes and `**` is any number of parts.
-        `git@host:path` and `ssh://git@host/path` are one place. A URL that programs may read
-        differently, such as one with `..` or `%2e`, is never admitted.
+        `git@host:path` and `ssh://git@host/path` are one place.
         """
-        if self.repositories is None:
-            return _is_plain(url)
-        return _means(self.repositories, url)
+        return self.repositories is None or _means(self.repositories, url)
+
+    def require_admitted(self, url: str) -> None:
+        """FleetError PB-FLEET-REPOSITORY unless `admits`."""
+        if not self.admits(url):
+            raise FleetError(
+                "PB-FLEET-REPOSITORY",
+                f"{first_line(url, 200)} is not among the repositories of worker.yaml",
+                where=str(path()),
+                guidance="Add it to `repositories` there, if its sessions may run here.",
+            )
 
     def withheld(self, url: str) -> frozenset[str]:
-        """The variables that sessions of the repository at that URL do not get."""
         own = (names for glob, names in self.environment.items() if _means((glob,), url))
         return frozenset(chain(*self.environment.values())).difference(*own)
 
     def admits_agent(self, kind: str) -> bool:
-        """True if an agent of that kind, such as `claude` or `exec`, may run."""
         return self.agents is None or kind in self.agents
 
 
@@ -177,7 +183,10 @@ def _of(data: bytes, source: str, default: WorkerSettings) -> WorkerSettings:
 
 
 def _read(top: Section, default: WorkerSettings) -> WorkerSettings:
-    transports = _words(top, "transports", TRANSPORTS)
+    transports = top.lines("transports")
+    for word in transports or ():
+        if word and word not in KNOWN_TRANSPORTS:
+            top.report("transports", f"`{word}` is none of {', '.join(KNOWN_TRANSPORTS)}")
     slots = top.above_zero("slots", default.slots, "a whole number", whole=True)
     if slots > _MOST_SLOTS:
         top.report("slots", f"must be at most {_MOST_SLOTS}")
@@ -214,14 +223,6 @@ def _environment(section: Section) -> dict[str, tuple[str, ...]]:
     return read
 
 
-def _words(top: Section, key: str, allowed: Sequence[str]) -> tuple[str, ...] | None:
-    words = top.lines(key)
-    for word in words or ():
-        if word and word not in allowed:
-            top.report(key, f"`{word}` is none of {', '.join(allowed)}")
-    return words
-
-
 def _named(top: Section, key: str, form: str, what: str) -> tuple[str, ...] | None:
     words = top.lines(key)
     if words == ():
@@ -233,14 +234,7 @@ def _named(top: Section, key: str, form: str, what: str) -> tuple[str, ...] | No
 
 
 def _means(patterns: Sequence[str], url: str) -> bool:
-    """True if a glob means the URL, which must be plain."""
-    return _is_plain(url) and globs.matches_any(map(_place, patterns), _place(url))
-
-
-def _is_plain(url: str) -> bool:
-    """True if all programs read the URL alike."""
-    parts = _place(url).split("/")
-    return not re.search(_MISLEADING, url, re.IGNORECASE) and {"", ".", ".."}.isdisjoint(parts)
+    return globs.matches_any(map(_place, patterns), _place(url))
 
 
 def _place(url: str) -> str:

@@ -222,7 +222,6 @@ def _serve(wanted: Listen, shown: Mapping[str, bool | None]) -> int:
 
 
 def _readers(shown: Mapping[str, bool | None]) -> Iterator[tuple[str, PlaceReader]]:
-    """The places that are wanted, and those of which nothing was said and that are set up."""
     for name, place in places.offered().items():
         if shown[name] or (shown[name] is None and place.is_set_up()):
             yield name, place.reader()
@@ -245,7 +244,6 @@ def _offer(access: Access) -> None:
 
 
 def _show_code(address: str) -> None:
-    """The link as a code that a phone can read."""
     import segno  # slow to import
 
     segno.make(address, micro=False).terminal(sys.stdout, compact=True, border=2)
@@ -262,7 +260,6 @@ def _origin(url: str) -> str:
 
 
 def _here() -> Path | None:
-    """The checkout of the current folder, if it is one of a repository."""
     try:
         return locate.store().checkout.root
     except PlaybookError:

@@ -66,17 +66,14 @@ def test_what_it_says_of_itself_is_kept() -> None:
         ("ai-prompt, config: {prompt: Do it}", "prompt", '{"text": "Do it"}'),
         ("checkpoint, config: {message: Go?}", "checkpoint", '{"message": "Go?"}'),
         ("branch, config: {name: b, requireNew: true}", "branch b", '{"create": "required"}'),
-        ("branch, config: {name: b, require-new: false}", "branch b", '{"create": "allowed"}'),
         (
             "commit, config: {message: m, files: [a], no-push: true, noPull: false}",
             "commit",
             '{"message": "m", "paths": ["a"], "push": false, "pull": true}',
         ),
-        ("pr, config: {title: t}", "pr", '{"title": "t"}'),
         ("pull-request, config: {title: t, draft: true}", "pr", '{"title": "t", "draft": true}'),
         ("issue, config: {title: t, assignee: me}", "issue", '{"title": "t", "assignee": "me"}'),
         ("playbook, config: {playbook: b, inputs: {x: y}}", "playbook b", '{"args": {"x": "y"}}'),
-        ("sub-playbook, config: {playbook: b}", "playbook b", ""),
         ('bash, config: {command: make "test one"}', 'cli make "test one"', ""),
     ],
 )  # fmt: skip
@@ -92,7 +89,6 @@ def test_each_type_of_step_is_a_command(stated: str, command: str, options: str)
 @pytest.mark.parametrize(
     ("stated", "key", "value"),
     [
-        ("condition: true", "when", ""),
         ("condition: false", "autonomy", "skip"),
         ("condition: $b.approved", "when", "$b.approved"),
         ("condition: '!{{ urgent }}'", "when", "!$urgent"),
@@ -122,9 +118,7 @@ def test_a_step_without_an_id_has_one_of_its_name() -> None:
     ("stated", "same"),
     [
         ("retry:3", "retry:3"),
-        ("fail", "fail"),
         ("continue-on-error", "continue"),
-        ("retry", "retry_once"),
         ("{default: ignore}", "{default: ignore}"),
         ('{"CATA-AI-429": retry:5}', "{PB-AGENT-RATE: retry:5, default: stop}"),
         ('{"CATA-IO-001": retry:3, default: fail}', "{default: fail}"),
@@ -154,10 +148,8 @@ def test_a_code_that_no_failure_has_here_is_left_out_with_a_note() -> None:
         ("{id: a, name: b}\n  - {id: b, type: checkpoint}", "11:5", "`type` is missing"),
         ("{id: a, type: bash, config: {command: a | b}}", "11:43", "a shell reads `|`"),
         ("{id: a, type: bash, config: {command: cd src}}", "11:43", "`cd` is a word of the shell"),
-        ("{id: a, type: bash, config: {command: A=1 make}}", "11:43", "it begins with a variable"),
         ("{id: a, type: bash, config: {command: 'say \"a'}}", "11:43", "mark is not closed"),
         ('{id: a, type: bash, config: {command: "a\\nb"}}', "11:43", "it has several lines"),
-        ("{id: a, type: bash, config: {command: ' '}}", "11:43", "it is empty"),
         ("{id: a, type: markdown}", "11:5", "`config` has no `markdown`"),
         ("{id: a, type: ai-prompt, config: {promt: x}}", "11:39", "`promt` is not a known key"),
         (

@@ -65,19 +65,6 @@ def test_a_tyrum_workflow_runs_to_its_approval_and_past_it(inbox: Project) -> No
     assert inbox.playbook("audit").code == 0
 
 
-def test_a_refused_approval_ends_a_tyrum_workflow(inbox: Project) -> None:
-    inbox.playbook("run", "inbox-triage")
-    inbox.playbook("answer", "abort")
-    assert inbox.manifest()["status"] == "aborted"
-
-
-def test_a_session_goes_on_with_what_it_began_with(inbox: Project) -> None:
-    inbox.playbook("run", "inbox-triage")
-    (inbox.root / ".playbooks/playbooks/inbox-triage.yaml").unlink()
-    inbox.playbook("answer", "continue")
-    assert inbox.playbook("resume").code == 0
-
-
 def test_a_catalyst_playbook_runs_to_its_checkpoint_and_past_it(project: Project) -> None:
     """cat FR-1.2, FR-4.1, FR-4.2, FR-6.1."""
     project.write(".playbooks/playbooks/start-rollout.yaml", ROLLOUT)

@@ -90,13 +90,6 @@ def test_the_session_keeps_the_playbook_that_it_was_read_as(project: Project) ->
     assert again["ok"]
 
 
-def test_a_rejected_gate_ends_the_run(project: Project) -> None:
-    project.write(FILE, CYCLE)
-    project.playbook("run", "sdd-cycle", "spec=x", "--agent", "exec:echo done")
-    project.playbook("answer", "abort")
-    assert project.playbook("status", "--all", "--json").json["sessions"][0]["status"] == "aborted"
-
-
 def test_a_branch_that_the_inputs_do_not_take_is_skipped(project: Project) -> None:
     project.write(FILE, CYCLE.replace("type: gate", "type: prompt").replace("message", "prompt"))
     text = (project.root / FILE).read_text()

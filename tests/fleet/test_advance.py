@@ -16,11 +16,16 @@ from fleet.local_fleet import ADA, FREE, WORKS, Fleet
 from playbook_supervisor.errors import FleetError, GitError, StorageError
 from playbook_supervisor.fleet.engine import outcome
 from playbook_supervisor.fleet.engine.lease import Term
-from playbook_supervisor.fleet.engine.session_ref import Mirror
 from playbook_supervisor.fleet.storage.rows import State
 from playbook_supervisor.formats.versions import is_newer
 
 SLEEPS = WORKS.replace("say: planned,", "say: planned, seconds: 30,")
+
+
+def publish_free(fleet: Fleet) -> None:
+    fleet.project.write(".playbooks/playbooks/free.yaml", FREE)
+    fleet.project.commit("Add a playbook without gates")
+    fleet.project.git("push", "-q", "origin", "HEAD")
 
 
 def test_a_session_is_carried_to_its_gate_and_nothing_of_it_stays_on_the_machine(
@@ -48,33 +53,6 @@ def test_an_answer_is_journaled_with_its_person_and_another_machine_goes_on(flee
     assert journal.count("step_id: plan") == 1
     assert fleet.kept(session, "made.py") == "1"
     assert fleet.audit().code == 0
-
-
-def test_an_answer_that_means_nothing_leaves_the_gate_open_for_another(fleet: Fleet) -> None:
-    session = fleet.submit()
-    fleet.advance(session)
-    fleet.answer(session, "what is this?")
-    row = fleet.advance(session)
-    assert row.state is State.WAITING
-    assert "does not count" in row.said
-    fleet.answer(session, "continue")
-    row = fleet.advance(session)
-    assert (row.state, row.said) == (State.COMPLETED, "")
-
-
-def test_a_policy_decides_whose_answer_counts(fleet: Fleet) -> None:
-    policy = "- match: {step: tasks}\n  answered_by: [grace@example.org]\n"
-    fleet.project.write(".playbooks/policies/who.yaml", policy)
-    fleet.project.commit("Let Grace decide")
-    fleet.project.git("push", "-q")
-    session = fleet.submit()
-    fleet.advance(session)
-    fleet.answer(session, "continue")
-    row = fleet.advance(session)
-    assert row.state is State.WAITING
-    assert "grace@example.org" in row.said
-    fleet.answer(session, "continue", by="Grace <grace@example.org>")
-    assert fleet.advance(session).state is State.COMPLETED
 
 
 def test_a_cancelled_session_is_aborted_at_its_gate(fleet: Fleet) -> None:
@@ -135,26 +113,23 @@ def test_a_worker_whose_lease_another_has_pushes_nothing_more(fleet: Fleet) -> N
     assert any("given up" in sentence for sentence in fleet.told)
 
 
-@pytest.mark.parametrize(("at", "failures"), [("plan", 3), ("implement", 1)])
-def test_a_child_that_is_killed_counts_as_a_failure_in_a_row_unless_a_step_was_done(
-    fleet: Fleet, at: str, failures: int
-) -> None:
-    fleet.project.write(".playbooks/playbooks/free.yaml", FREE)
-    fleet.project.commit("Add a playbook without gates")
-    fleet.project.git("push", "-q", "origin", "HEAD")
-    session = fleet.submit("free", script=WORKS.replace(f"{at}: {{", f"{at}: {{seconds: 30, "))
+def test_a_child_that_is_killed_counts_as_a_first_failure_if_a_step_was_done(fleet: Fleet) -> None:
+    publish_free(fleet)
+    session = fleet.submit(
+        "free", script=WORKS.replace("implement: {", "implement: {seconds: 30, ")
+    )
     for _ in range(2):
         lease = fleet.database.take(session, "two", 60.0)
         assert lease
         fleet.database.put_off(lease, "PB-GIT-REMOTE", "away")
         fleet.database.retry(session)
     with fleet.advancing(session):
-        assert eventually(lambda: f"step_id: {at}" in fleet.journal(session))
+        assert eventually(lambda: "step_id: implement" in fleet.journal(session))
         (child,) = (fleet.folder / "one").glob("*/child")
         os.kill(json.loads(child.read_text())["pid"], signal.SIGTERM)
     row = fleet.row(session)
     assert (row.state, row.error) == (State.QUEUED, "PB-STATE-INTERRUPTED")
-    assert row.failures == failures
+    assert row.failures == 1
 
 
 def test_a_snapshot_that_cannot_be_made_puts_the_session_off(
@@ -167,17 +142,17 @@ def test_a_snapshot_that_cannot_be_made_puts_the_session_off(
 
     monkeypatch.setattr("playbook_supervisor.fleet.engine.session_ref.SessionClone.snapshot", full)
     monkeypatch.setattr("playbook_supervisor.fleet.engine.advance._AGAIN", 0.1)
-    monkeypatch.setattr("playbook_supervisor.fleet.engine.advance._UNFIT", 3.0)
+    monkeypatch.setattr("playbook_supervisor.fleet.engine.advance._UNFIT", 1.0)
     with fleet.advancing(session):
         assert eventually(lambda: fleet.row(session).failures == 1)
         put_off = time.monotonic()
-    assert time.monotonic() - put_off > 2, "other sessions are left to other workers meanwhile"
+    assert time.monotonic() - put_off > 0.5, "other sessions are left to other workers meanwhile"
     row = fleet.row(session)
     assert (row.state, row.error) == (State.QUEUED, "PB-IO-WRITE")
 
 
 def test_a_remote_that_is_away_costs_no_step(fleet: Fleet) -> None:
-    session = fleet.submit(script=WORKS.replace("say: planned,", "say: planned, seconds: 2,"))
+    session = fleet.submit(script=WORKS.replace("say: planned,", "say: planned, seconds: 1,"))
     aside = fleet.origin.root.with_name("aside.git")
     with fleet.advancing(session):
         assert eventually(lambda: fleet.subjects(session)[2:] == ["Snapshot"])
@@ -206,21 +181,6 @@ def test_a_worker_without_space_leaves_the_session_to_others(
     row = fleet.advance(session)
     assert (row.state, row.error) == (State.QUEUED, "PB-IO-WRITE")
     assert fleet.subjects(session) == ["Snapshot"]
-
-
-def test_a_mirror_is_tidied_once_the_session_has_been_let_go(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session, states = fleet.submit(), []
-
-    def fail(_: Mirror) -> None:
-        states.append(fleet.row(session).state)
-        raise GitError("PB-GIT-FAILED", "it cannot be packed")
-
-    monkeypatch.setattr(Mirror, "tidy", fail)
-    assert fleet.advance(session).state is State.WAITING
-    assert states == [State.WAITING]
-    assert fleet.logged[-1] == "its mirror is not packed: it cannot be packed"
 
 
 def test_a_branch_that_someone_pushed_to_is_not_forced(fleet: Fleet) -> None:
@@ -287,13 +247,11 @@ def test_a_worker_leaves_what_its_settings_do_not_allow(
     assert (row.state, row.error, row.failures) == (State.QUEUED, code, 1)
 
 
-@pytest.mark.parametrize("named", ["claude", "'{{who}}'"])
-def test_a_worker_may_have_to_allow_the_agents_of_steps(fleet: Fleet, named: str) -> None:
-    steps = "steps:\n  - {id: a, command: prompt, agent: NAMED, with: {text: A}}\n"
+def test_a_worker_may_have_to_allow_the_agents_of_steps(fleet: Fleet) -> None:
+    steps = "steps:\n  - {id: a, command: prompt, agent: '{{who}}', with: {text: A}}\n"
     args = "args: [{name: who, description: An agent, required: false, default: claude}]\n"
     head = f'description: Work\nversion: "1.2"\n{args}'
-    text = f"name: two\n{head}{steps.replace('NAMED', named)}"
-    fleet.project.write(".playbooks/playbooks/two.yaml", text)
+    fleet.project.write(".playbooks/playbooks/two.yaml", f"name: two\n{head}{steps}")
     fleet.project.commit("Two agents")
     fleet.project.git("push", "-q")
     session = fleet.submit("two", agent="exec:true")
@@ -318,9 +276,6 @@ def test_an_agent_that_is_missing_here_may_be_found_elsewhere(fleet: Fleet) -> N
     row = fleet.advance(session)
     assert row.state is State.QUEUED
     assert "step_id" not in fleet.journal(session)
-    script.with_name("moved.yaml").rename(script)
-    fleet.database.retry(session)
-    assert fleet.advance(session).state is State.WAITING
 
 
 def test_a_session_has_not_ended_before_its_branch_says_so(fleet: Fleet) -> None:
@@ -380,13 +335,6 @@ def test_the_database_is_told_no_words_of_git_or_of_an_agent() -> None:
     assert outcome.lasts(git) is False
 
 
-def test_versions_are_compared_by_their_numbers() -> None:
-    assert is_newer("1.10.0", "1.9.0")
-    assert not is_newer("1.9.0", "1.10.0")
-    assert not is_newer("nonsense", "1.0.0")
-    assert not is_newer("", "0.1.0")
-
-
 def test_a_session_is_advanced_on_its_own_branch_alone(fleet: Fleet) -> None:
     """Neither is its gate answered, nor does a step run, and the row says why."""
     session = fleet.submit()
@@ -403,3 +351,10 @@ def test_a_session_is_advanced_on_its_own_branch_alone(fleet: Fleet) -> None:
     assert row.error == "PB-STATE-BRANCH"
     assert f"is on branch elsewhere, and {branch} is checked out here" in "\n".join(fleet.told)
     assert fleet.journal(session) == before
+
+
+def test_versions_are_compared_by_their_numbers() -> None:
+    assert is_newer("1.10.0", "1.9.0")
+    assert not is_newer("1.9.0", "1.10.0")
+    assert not is_newer("nonsense", "1.0.0")
+    assert not is_newer("", "0.1.0")

@@ -13,14 +13,11 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from cli.scripts import conforms
 from support.git_repositories import git
-from support.scratch_project import Project
 from support.stored_sessions import playbook, step
 
 from playbook_supervisor.audit.examination import AuditReport
 from playbook_supervisor.commands.views.session_files import audit, metrics
-from playbook_supervisor.errors import StateError
 from playbook_supervisor.fleet.engine.session_ref import Mirror, SessionClone, Tip
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
@@ -282,13 +279,6 @@ def test_a_child_session_that_cannot_be_read_is_none(fleet: Fleet) -> None:
     assert [each.name for each in fleet.audited()] == [name]
 
 
-def test_outside_of_a_repository_there_is_nothing_to_audit(tmp_path: Path) -> None:
-    for every in (True, False):
-        with pytest.raises(StateError) as caught:
-            audit((), every=every, cwd=tmp_path)
-        assert caught.value.code == "PB-STATE-NO-REPOSITORY"
-
-
 def test_a_clone_audits_the_references_that_it_has_fetched(fleet: Fleet) -> None:
     name = completed(fleet)
     clone = fleet.folder / "clone"
@@ -312,16 +302,6 @@ def test_sessions_on_branches_are_audited_where_a_forge_refuses_the_namespace(fl
         assert (audited.name, audited.ok) == (name, True)
 
 
-def test_a_session_is_audited_by_its_id(fleet: Fleet) -> None:
-    names = [completed(fleet) for _ in range(2)]
-    mirror = fleet.mirrored()
-    assert [each.name for each in fleet.audited(mirror, names[1])] == [names[1]]
-    for wrong in ((), ("20260101-zzz",), ("nothing",)):
-        with pytest.raises(StateError) as caught:
-            audit(wrong, cwd=mirror)
-        assert caught.value.code in ("PB-STATE-NO-REPOSITORY", "PB-STATE-NO-SESSION")
-
-
 def test_hostile_references_are_reported_and_harm_nothing(fleet: Fleet) -> None:
     linked, huge, gone = (completed(fleet) for _ in range(3))
 
@@ -343,11 +323,3 @@ def test_hostile_references_are_reported_and_harm_nothing(fleet: Fleet) -> None:
     assert "does not have the session's files" in " ".join(reports[gone])
     assert "does not have the session's files" in " ".join(reports["20260101-bbb"])
     assert set(reports) == {linked, huge, gone, "20260101-bbb"}
-
-
-def test_the_command_line_audits_a_mirror(project: Project, fleet: Fleet) -> None:
-    completed(fleet)
-    mirror = fleet.mirrored()
-    done = project.playbook("audit", "--all", cwd=mirror)
-    assert (done.code, done.out, done.err) == (0, "", "1 session: fine\n")
-    conforms("audit", project.playbook("audit", "--all", "--json", cwd=mirror).json)

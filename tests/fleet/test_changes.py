@@ -71,12 +71,11 @@ def publish(fleet: Fleet, files: dict[str, str]) -> None:
     fleet.project.git("push", "-q")
 
 
-@pytest.mark.parametrize("flag", ["--skip-worktree", "--assume-unchanged"])
 def test_an_edit_that_a_flag_of_the_index_hides_breaks_the_proof(
-    fleet: Fleet, agent: Agent, flag: str
+    fleet: Fleet, agent: Agent
 ) -> None:
     publish(fleet, {".playbooks/playbooks/within.yaml": WITHIN})
-    hides = f"echo done; echo evil >README.md; git update-index {flag} README.md\n"
+    hides = "echo done; echo evil >README.md; git update-index --skip-worktree README.md\n"
     session = fleet.submit("within", agent=agent(hides))
     assert fleet.advance(session).state is State.FAILED
     assert "changes_within=src/**: 1 file changed outside src/**: README.md" in fleet.journal(

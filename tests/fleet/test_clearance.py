@@ -22,7 +22,7 @@ from test_journeys import playbook
 from playbook_supervisor.drivers import clearance
 from playbook_supervisor.drivers.clearance import Clearances
 from playbook_supervisor.errors import FleetError, StorageError
-from playbook_supervisor.system.process.channel import NAME, Connection, Listener
+from playbook_supervisor.system.process.channel import NAME, Listener
 
 RESUME = (sys.executable, "-m", "playbook_supervisor", "resume", "--json")
 # An agent that notes what it does: each step a line, and its environment.
@@ -201,24 +201,6 @@ def test_an_answer_may_take_long_and_an_interrupted_runner_does_not_wait_for_it(
     assert session.steps() == ["begin failed"]
 
 
-def test_a_person_who_aborts_is_not_kept_waiting_either(project: Project) -> None:
-    session = Session(project)
-    asked, let_go = threading.Event(), threading.Event()
-
-    def answer() -> str:
-        asked.set()
-        let_go.wait(60)
-        return ""
-
-    with session.asked(answer) as process:
-        assert asked.wait(60)
-        assert project.process("abort").code == 0
-        let_go.set()
-        process.communicate(timeout=30)
-    assert project.manifest()["status"] == "aborted"
-    assert session.noted() == []
-
-
 @pytest.mark.measured
 def test_agents_end_with_their_runner_also_where_they_might_outlive_it(project: Project) -> None:
     """Another machine goes on: there is no one who could wait for them."""
@@ -239,18 +221,12 @@ ASKS = """
 import sys
 from playbook_supervisor.drivers import clearance
 from playbook_supervisor.errors import FleetError
-from playbook_supervisor.system.process.cancellation import Interrupted
 ask = clearance.from_environment()
-looks = iter([False] * 3)
-def late(): return next(looks, True)
-def never(): return False
 for _ in range(int(sys.argv[1])):
     try:
-        ask(late if sys.argv[2:] else never)
+        ask(lambda: False)
     except FleetError as error:
         print(error.code, error.message, flush=True)
-    except Interrupted:
-        print("interrupted", flush=True)
     else:
         print("cleared", flush=True)
 """
@@ -353,23 +329,6 @@ def test_a_worker_that_ends_meanwhile_clears_nothing(tmp_path: Path) -> None:
     assert "its worker has ended" in out
 
 
-def test_an_answer_ends_early_when_nothing_waits_for_it(tmp_path: Path) -> None:
-    asked, ended = threading.Event(), threading.Event()
-
-    def answer() -> str:
-        asked.set()
-        while clearances.waited:
-            time.sleep(0.01)
-        ended.set()
-        return ""
-
-    with Clearances(tmp_path, answer) as clearances, started(python(ASKS, 1), tmp_path) as runner:
-        clearances.admit(runner.pid)
-        assert asked.wait(60)
-        runner.kill()
-        assert ended.wait(60)
-
-
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -387,52 +346,24 @@ def test_an_answer_that_fails_is_a_refusal(error: Exception, expected: str, tmp_
     assert said == f"PB-FLEET-OVERTAKEN nothing more is launched here: {expected}"
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["waits", "is interrupted"])
 @pytest.mark.measured
-def test_a_runner_whose_worker_is_beset_tries_again(late: bool, tmp_path: Path) -> None:
+def test_a_runner_whose_worker_is_beset_tries_again(tmp_path: Path) -> None:
     """Others have connected first, as many as the system lets wait."""
     name = str(tmp_path / NAME)
     with socket.socket(socket.AF_UNIX) as ours, socket.socket(socket.AF_UNIX) as other:
         ours.bind(name)
         ours.listen(0)
         other.connect(name)
-        with started(python(ASKS, 1, *["late"] * late), tmp_path) as runner:
+        with started(python(ASKS, 1), tmp_path) as runner:
             assert runner.stdout is not None
-            if not late:
-                time.sleep(1.0)
-                assert runner.poll() is None
-                ours.accept()[0].close()
-                accepted, _ = ours.accept()
-                with accepted:
-                    assert accepted.recv(100) == b"launch\n"
-                    accepted.sendall(b"cleared\n")
-            assert runner.stdout.readline() == ("interrupted\n" if late else "cleared\n")
-
-
-def test_many_launches_leave_no_connection_open(tmp_path: Path) -> None:
-    with Clearances(tmp_path, lambda: "") as clearances:
-        before = open_files()
-        assert told(python(ASKS, 40), tmp_path, clearances) == ["cleared"] * 40
-        assert open_files() <= before + 2
-
-
-def open_files() -> int:
-    return len([*Path("/proc/self/fd").iterdir()])
-
-
-def test_a_connection_that_waits_for_the_end_outlasts_others(tmp_path: Path) -> None:
-    """As that of `playbook abort` does, which waits for a runner to end."""
-    listener = Listener(tmp_path, lambda _: "", lambda line: line.decode())
-    first, second = Connection(tmp_path), Connection(tmp_path)
-    assert first.ask(b"one") == b"one"
-    assert second.ask(b"two") == b"two"
-    began = time.monotonic()
-    first.wait(0.2)
-    assert time.monotonic() - began >= 0.2, "it is open still"
-    second.close()
-    listener.close()
-    first.wait(float("inf"))
-    first.close()
+            time.sleep(1.0)
+            assert runner.poll() is None
+            ours.accept()[0].close()
+            accepted, _ = ours.accept()
+            with accepted:
+                assert accepted.recv(100) == b"launch\n"
+                accepted.sendall(b"cleared\n")
+            assert runner.stdout.readline() == "cleared\n"
 
 
 def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import stat
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -24,7 +20,8 @@ from fleet import migrated
 from fleet.postgres import Server
 from fleet.proxy import Proxy
 from playbook_supervisor.errors import FleetError, PlaybookError
-from playbook_supervisor.fleet.storage import address, tables
+from playbook_supervisor.fleet.storage import address, connections, tables
+from playbook_supervisor.fleet.storage import postgres as postgres_driver
 from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import Lease, NewSession, Row, State
 from playbook_supervisor.fleet.storage.taking import Kept
@@ -160,7 +157,7 @@ def test_one_worker_holds_a_session(fleet: FleetDatabase) -> None:
     assert fleet.take(OTHER, "w-2", LONG) is None
     renewed = fleet.renew(lease, LONG)
     assert renewed is not None
-    assert (renewed.cancel, renewed.cancel_by) == ("", "")
+    assert renewed == ("", "")
 
 
 def test_of_twenty_workers_one_gets_the_lease(place: address.Address) -> None:
@@ -330,19 +327,14 @@ def test_a_session_that_has_progressed_begins_to_count_failures_anew(fleet: Flee
     assert row(fleet).failures == 1
 
 
-@pytest.mark.parametrize("failures", [1, 20], ids=["stuck", "put off too often"])
 def test_a_cancelled_session_with_which_no_worker_can_go_on_has_ended(
-    fleet: FleetDatabase, failures: int
+    fleet: FleetDatabase,
 ) -> None:
     submit(fleet)
-    for _ in range(failures - 1):
-        fleet.put_off(take(fleet), "PB-GIT-REMOTE", "away")
-        fleet.retry(ID)
-    give_up = fleet.stick if failures == 1 else fleet.put_off
-    give_up(take(fleet), "PB-GIT-REMOTE", "away")
+    fleet.stick(take(fleet), "PB-GIT-REMOTE", "away")
     assert row(fleet).state is State.STUCK
     fleet.cancel(ID, "not needed", ADA)
-    give_up(take(fleet), "PB-GIT-REMOTE", "away")
+    fleet.stick(take(fleet), "PB-GIT-REMOTE", "away")
     assert (row(fleet).state, row(fleet).error) == (State.ABORTED, "PB-GIT-REMOTE")
 
 
@@ -449,7 +441,7 @@ def test_a_cancellation_reaches_the_worker_by_the_next_renewal(fleet: FleetDatab
     fleet.cancel(ID, "not needed\nany more", ADA)
     renewed = fleet.renew(lease, LONG)
     assert renewed is not None
-    assert (renewed.cancel, renewed.cancel_by) == ("not needed any more", ADA)
+    assert renewed == ("not needed any more", ADA)
     assert fleet.finish(lease, State.ABORTED)
     assert code(lambda: fleet.cancel(ID, "again", ADA)) == "PB-STATE-ENDED"
     assert code(lambda: fleet.retry(ID)) == "PB-STATE-ENDED"
@@ -551,9 +543,7 @@ def test_old_sessions_are_removed_with_their_answers(fleet: FleetDatabase) -> No
     ("column", "junk"),
     [
         ("state", "'asleep'"),
-        ("pool", "'Not/A Pool'"),
         ("choices", "'[\"rm -rf\"]'"),
-        ("choices", "'{'"),
         ("after", "'../../etc'"),
         ("feature", "'001' || chr(27) || '[2J'"),
     ],
@@ -577,23 +567,13 @@ def test_a_damaged_row_is_left_out_and_named(
     assert ready(fleet) == [ID]
 
 
-def test_a_damaged_id_is_left_out(place: address.Address, fleet: FleetDatabase) -> None:
-    submit(fleet)
-    change(place, "UPDATE fleet.session SET id = '../../etc'")
-    assert fleet.rows() == []
-    assert fleet.notices == ("the row of session ../../etc is damaged (id), and left out",)
-
-
 def test_a_hundred_rows_that_nothing_of_ours_wrote_hold_up_no_other(
     place: address.Address, fleet: FleetDatabase
 ) -> None:
     submit(fleet)
-    for number in range(100):
-        change(
-            place,
-            "INSERT INTO fleet.session (id, repository, pool, state, priority) VALUES "
-            f"('../../x{number}', 'ext::sh -c id', 'default', 'queued', 1000)",
-        )
+    columns = "id, repository, pool, state, priority"
+    hostile = (f"('../../x{n}', 'ext::sh -c id', 'default', 'queued', 1000)" for n in range(100))
+    change(place, f"INSERT INTO fleet.session ({columns}) VALUES {', '.join(hostile)}")
     assert ready(fleet) == [ID]
     assert [found.id for found in fleet.rows()] == [ID]
     assert len(fleet.notices) == 6
@@ -640,13 +620,8 @@ def test_the_role_beside_an_answer_is_the_servers_word(
 @pytest.mark.parametrize(
     "changes",
     [
-        "gate = 'pr#1?2'",
         f"session = '{OTHER}'",
         "text = 'abort'",
-        "\"by\" = 'Zoe'",
-        "role = 'zoe'",
-        "via = 'inbox'",
-        "at = at - 1000",
         "journaled = false",
     ],
 )
@@ -713,32 +688,10 @@ def test_the_next_schema_is_used_and_left_as_it_is(place: address.Address) -> No
 
 def test_several_may_migrate_at_once(tmp_path: Path, database: str) -> None:
     for place in (address.of_file(tmp_path / "fleet.sqlite"), address.parse(database)):
-        migrate = (
-            "import os; from playbook_supervisor.fleet.storage import address;"
-            "from playbook_supervisor.fleet.storage.database import FleetDatabase;"
-            "FleetDatabase.migrate(address.parse(os.environ['PLACE']))"
-        )
-        url = place.url if place.file is None else str(place.file)
-        environment = os.environ | {"PLACE": url}
-        processes = [
-            subprocess.Popen([sys.executable, "-c", migrate], env=environment) for _ in range(3)
-        ]
-        assert [process.wait(60) for process in processes] == [0, 0, 0]
+        with ThreadPoolExecutor(3) as pool:
+            assert [*pool.map(FleetDatabase.migrate, [place] * 3)] == [None] * 3
         with FleetDatabase.open(place) as fleet:
             submit(fleet)
-
-
-def test_only_the_user_can_read_a_file(tmp_path: Path) -> None:
-    place = address.of_file(tmp_path / "new" / "fleet.sqlite")
-    FleetDatabase.migrate(place)
-    with FleetDatabase.open(place) as fleet:
-        submit(fleet)
-        modes = {
-            path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new").iterdir()
-        }
-    assert modes.pop("fleet.sqlite.lock", 0o600)
-    assert set(modes.values()) == {0o600}
-    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 
 
 # ── when the database is away ───────────────────────────────────────────────────────────────
@@ -752,7 +705,10 @@ def test_a_file_that_is_no_database_is_an_error_of_ours(tmp_path: Path) -> None:
     assert code(lambda: FleetDatabase.migrate(place)) == "PB-FLEET-DATABASE"
 
 
-def test_a_file_that_another_process_locks_is_given_up(tmp_path: Path) -> None:
+def test_a_file_that_another_process_locks_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_BUSY", 0.5)
     place = migrated.of_file(tmp_path)
     other = sqlite3.connect(tmp_path / "fleet.sqlite", isolation_level=None)
     with FleetDatabase.open(place) as fleet:
@@ -760,19 +716,15 @@ def test_a_file_that_another_process_locks_is_given_up(tmp_path: Path) -> None:
         other.execute("BEGIN IMMEDIATE")
         began = time.monotonic()
         assert code(lambda: fleet.take(ID, "w", LONG)) == "PB-FLEET-DATABASE"
-        assert time.monotonic() - began < 12
+        assert time.monotonic() - began < 5
         assert row(fleet).state is State.QUEUED  # reading goes on
         other.execute("ROLLBACK")
         take(fleet)
     other.close()
 
 
-@pytest.mark.parametrize("url", ["postgresql://me:dummy@127.0.0.1:1/fleet", "{wrong}"])
-def test_a_server_that_cannot_be_reached_is_an_error_without_the_password(
-    postgres: Server, url: str
-) -> None:
-    wrong = postgres.url("postgres", password="dummy-and-wrong")
-    place = address.parse(url.format(wrong=wrong))
+def test_a_server_that_cannot_be_used_is_an_error_without_the_password(postgres: Server) -> None:
+    place = address.parse(postgres.url("postgres", password="dummy-and-wrong"))
     with pytest.raises(FleetError) as caught:
         FleetDatabase.open(place)
     error = caught.value
@@ -796,9 +748,11 @@ def test_a_restarted_server_is_used_again_without_an_error(
 
 
 @pytest.mark.parametrize("how", [pytest.param("paused", marks=pytest.mark.long), "held"])
-def test_a_silent_server_holds_a_call_up_for_ten_seconds_at_most(
-    served: address.Address, postgres: Server, how: str
+def test_a_silent_server_holds_a_call_up_for_no_longer_than_it_may(
+    served: address.Address, postgres: Server, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(postgres_driver, "_WAIT", 1.0)
+    monkeypatch.setitem(postgres_driver._DEFAULTS, "connect_timeout", 2)
     name = served.url.rpartition("/")[2]
     with Proxy(postgres.port) as proxy:
         place = address.parse(postgres.url(name, port=proxy.port))
@@ -809,7 +763,7 @@ def test_a_silent_server_holds_a_call_up_for_ten_seconds_at_most(
             for _ in range(2):  # with a connection of before, and with a new one
                 began = time.monotonic()
                 assert code(lambda: fleet.renew(lease, LONG)) == "PB-FLEET-DATABASE"
-                assert time.monotonic() - began < 11
+                assert time.monotonic() - began < 5
             postgres.heal()
             proxy.heal()
             assert eventually(lambda: _renewed(fleet, lease))

@@ -151,34 +151,28 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
 WAITS = (State.WAITING, "")
 GONE = (State.STUCK, "PB-STATE-NO-REPOSITORY")
 ATTACKS = {
-    "references": (
+    "references, addresses, a shut folder, pipes, and the session's record": (
         "git update-ref refs/heads/main HEAD; git update-ref -d refs/remotes/origin/main\n"
-        "git commit -q --allow-empty -m Mine; git tag v1; git branch other\n"
-        "git update-ref refs/playbook/sessions/20260101-abc HEAD",
-        WAITS,
-    ),
-    "the default branch": (
+        "git tag v1; git branch other\n"
+        "git update-ref refs/playbook/sessions/20260101-abc HEAD\n"
         "git switch -q $(basename $(git symbolic-ref refs/remotes/origin/HEAD)) &&"
-        " git commit -q --allow-empty -m Mine && git switch -q -",
-        WAITS,
-    ),
-    "where it comes from": (
+        " git commit -q --allow-empty -m Mine && git switch -q -\n"
+        "git commit -q --allow-empty -m Mine\n"
         'git remote set-url origin "$LOOT/victim"\n'
         'git config "url.$LOOT/victim.insteadOf" file://\n'
-        'git config remote.origin.pushurl "$LOOT/victim"',
+        'git config remote.origin.pushurl "$LOOT/victim"\n'
+        "mkdir -p a/b; touch a/b/file; chmod 0 a/b; chmod 0500 a\n"
+        "mkfifo pipe .playbooks/sessions/pipe; rm README.md; mkfifo README.md\n"
+        'mv .git/playbook "$LOOT/record"',
         WAITS,
     ),
-    "its index": ("rm -f .git/index && mkdir .git/index", WAITS),
-    "the snapshots": (
+    "the indexes": (
+        "rm -f .git/index && mkdir .git/index\n"
         "rm -rf .git/playbook-snapshots/* && mkdir -p .git/playbook-snapshots/index.lock\n"
         "head -c 5000 /dev/urandom >.git/playbook-snapshots/index",
         WAITS,
     ),
-    "a shut folder": ("mkdir -p a/b; touch a/b/file; chmod 0 a/b; chmod 0500 a", WAITS),
-    "pipes": ("mkfifo pipe .playbooks/sessions/pipe; rm README.md; mkfifo README.md", WAITS),
     "another's git directory": ('rm -rf .git && ln -s "$LOOT/victim/.git" .git', GONE),
-    "a file for it": ('rm -rf .git && echo "gitdir: $LOOT/victim/.git" >.git', GONE),
-    "nothing": ('rm -rf -- "$PWD"', GONE),
     "a link": ('here=$PWD; cd / && rm -rf "$here" && ln -s "$LOOT/victim" "$here"', GONE),
     "a session elsewhere": (
         # The runner writes there meanwhile, so the first try may fail.
@@ -187,7 +181,6 @@ ATTACKS = {
         ' && ln -s "$LOOT/kept/$PLAYBOOK_SESSION" .playbooks/sessions/; do :; done',
         (State.STUCK, "PB-IO-ESCAPE"),
     ),
-    "the session's record": ('mv .git/playbook "$LOOT/record"', WAITS),
     "a forged journal": (
         'sed -i s/in_progress/done/ ".playbooks/sessions/$PLAYBOOK_SESSION/journal.yaml"',
         (State.STUCK, "PB-STATE-TAMPERED"),

@@ -130,7 +130,6 @@ def test_hooks_of_git_are_isolated_also_when_a_session_is_only_aborted(
     [
         ("none", "cli git hash-object {key}", State.COMPLETED),
         ("required", "cli git hash-object {key}", State.FAILED),
-        ("required", "cli git status", State.COMPLETED),
     ],
 )
 def test_the_git_of_a_playbook_has_no_keys_in_isolation(

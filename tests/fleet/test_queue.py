@@ -1,16 +1,13 @@
-"""The queue: what comes next, limits, news of it, and what a worker costs the database."""
+"""The queue: what comes next, its limits, and the connections of a worker."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import pytest
 from support.controlled_time import eventually
@@ -120,150 +117,88 @@ def test_the_sessions_of_a_worker_that_was_killed_take_no_room(fleet: FleetDatab
     assert len(taken(fleet)) == 1
 
 
-WORKER = """
-import sys, time
-from pathlib import Path
-from playbook_supervisor.fleet.storage import address
-from playbook_supervisor.fleet.storage.database import FleetDatabase
-from playbook_supervisor.fleet.storage.rows import State
-ledger, worker, seconds = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
-def tell(*words):
-    with ledger.open("a") as file:
-        file.write(" ".join(map(str, words)) + "\\n")
-with FleetDatabase.open(address.find()) as fleet:
-    tell("ready", worker)
-    while True:
-        lease = fleet.take_next(["default"], worker, 60.0)
-        if lease is None:
-            time.sleep(0.05)
-            continue
-        tell("begin", lease.session, lease.row.repository, time.monotonic())
-        time.sleep(seconds)
-        tell("end", lease.session, lease.row.repository, time.monotonic())
-        fleet.finish(lease, State.COMPLETED)
-"""
+@dataclass
+class Ledger:
+    """The sessions that begin and end in threads which work as workers do."""
+
+    place: address.Address
+    seconds: float
+    begun: list[float] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+    most: Counter[str] = field(default_factory=Counter)
+    """How many of each repository, and of all, were at work at once."""
+
+    @contextmanager
+    def working(self, number: int) -> Iterator[None]:
+        over, turn, now = threading.Event(), threading.Lock(), Counter[str]()
+
+        def note(key: str, by: int) -> None:
+            with turn:
+                for each in (key, "all"):
+                    now[each] += by
+                    self.most[each] = max(self.most[each], now[each])
+
+        def work(name: str) -> None:
+            with FleetDatabase.open(self.place) as fleet:
+                while not over.is_set():
+                    lease = fleet.take_next(["default"], name, LONG)
+                    if not isinstance(lease, Lease):
+                        over.wait(0.02)
+                        continue
+                    self.begun.append(time.monotonic())
+                    note(lease.row.repository, 1)
+                    time.sleep(self.seconds)
+                    note(lease.row.repository, -1)
+                    fleet.finish(lease, State.COMPLETED)
+                    self.ended.append(lease.session)
+
+        threads = [threading.Thread(target=work, args=(f"w-{each}",)) for each in range(number)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
 
 
-@contextmanager
-def workers(place: address.Address, ledger: Path, number: int, seconds: float) -> Iterator[None]:
-    """Workers in processes of their own, which write to the ledger when sessions begin and end."""
-    url = place.url if place.file is None else str(place.file)
-    with ExitStack() as stack:
-        for each in range(number):
-            command = [sys.executable, "-c", WORKER, str(ledger), f"w-{each}", str(seconds)]
-            process = subprocess.Popen(command, env=os.environ | {"PLAYBOOK_FLEET": url})
-            stack.callback(process.wait)
-            stack.callback(process.kill)
-        assert eventually(lambda: lines(ledger, "ready") >= number)
-        yield
-
-
-def lines(ledger: Path, word: str) -> int:
-    found = ledger.read_text().splitlines() if ledger.exists() else []
-    return sum(line.startswith(word) for line in found)
-
-
-def most_at_once(ledger: Path, of: Callable[[str], str]) -> int:
-    """How many sessions for which `of` says the same were at work at once."""
-    now: Counter[str] = Counter()
-    most = 0
-    for line in ledger.read_text().splitlines():
-        word, *rest = line.split()
-        if word != "ready":
-            now[of(rest[1])] += 1 if word == "begin" else -1
-            most = max(most, *now.values())
-    return most
-
-
-def test_limits_hold_over_several_workers(place: address.Address, tmp_path: Path) -> None:
-    ledger = tmp_path / "ledger"
-    with FleetDatabase.open(place) as fleet:
+def test_limits_hold_over_several_workers(place: address.Address) -> None:
+    ledger = Ledger(place, 0.1)
+    with FleetDatabase.open(place) as fleet, ledger.working(6):
         fleet.limit("default", Limits(in_all=3, per_repository=1))
-        with workers(place, ledger, 6, 0.2):
-            for number, id_ in enumerate(IDS):
-                submit(fleet, id_, f"{SITE}{number % 4}")
-            assert eventually(lambda: lines(ledger, "end") == len(IDS))
-    assert most_at_once(ledger, lambda repository: repository) == 1
-    assert 2 <= most_at_once(ledger, lambda _: "all") <= 3
-    assert lines(ledger, "begin") == len(IDS)
+        for number, id_ in enumerate(IDS):
+            submit(fleet, id_, f"{SITE}{number % 4}")
+        assert eventually(lambda: len(ledger.ended) == len(IDS))
+    assert 2 <= ledger.most.pop("all") <= 3
+    assert set(ledger.most.values()) == {1}
+    assert len(ledger.begun) == len(IDS)
 
 
-def test_a_limit_per_time_holds_over_several_workers(
-    place: address.Address, tmp_path: Path
-) -> None:
-    ledger = tmp_path / "ledger"
+def test_a_limit_per_time_holds_over_several_workers(place: address.Address) -> None:
+    ledger = Ledger(place, 0.0)
     with FleetDatabase.open(place) as fleet:
-        fleet.limit("default", Limits(per_time=(2, 2.0)))
-        for number, id_ in enumerate(IDS[:5]):
+        fleet.limit("default", Limits(per_time=(2, 1.0)))
+        for number, id_ in enumerate(IDS[:4]):
             submit(fleet, id_, f"{SITE}{number}")
-        with workers(place, ledger, 3, 0.0):
-            assert eventually(lambda: lines(ledger, "end") == 5)
-    begun = [float(line.split()[3]) for line in ledger.read_text().splitlines() if "begin" in line]
-    assert all(later - earlier > 1.5 for earlier, later in zip(begun, begun[2:], strict=False))
+        with ledger.working(3):
+            assert eventually(lambda: len(ledger.ended) == 4)
+    first, _, third, _ = sorted(ledger.begun)
+    assert third - first > 0.7
 
 
-# ── news ────────────────────────────────────────────────────────────────────────────────────
+# ── connections ─────────────────────────────────────────────────────────────────────────────
 
 
-def heard(fleet: FleetDatabase, act: Callable[[], object], *pools: str) -> float:
-    """Seconds until a worker that waits hears of it; 30 if it does not."""
-    never = threading.Event()
-    with fleet.working(pools or ("default",), 2) as arrivals:
-        arrivals.wait(0.1, never)
-        timer = threading.Timer(0.5, act)
-        timer.start()
-        began = time.monotonic()
-        arrivals.wait(30.0, never)
-        timer.join()
-        return time.monotonic() - began - 0.5
-
-
-def test_a_waiting_worker_hears_of_what_it_can_take(postgres: Server) -> None:
-    place = migrated.of_server(postgres)
-    with FleetDatabase.open(place) as fleet, FleetDatabase.open(place) as desk:
-        submit(desk, IDS[1], pool="large")
-        lease = take(desk, "large")
-        assert lease is not None
-        desk.submit(NewSession(IDS[2], API, "b", "p", "f", after=IDS[1]))
-        assert heard(fleet, lambda: submit(desk, IDS[0])) < 1
-        assert heard(fleet, lambda: desk.wait(lease, "pr#1?1", ("continue",)), "large") < 1
-        assert heard(fleet, lambda: desk.answer(IDS[1], "pr#1?1", "continue", "Ada"), "large") < 1
-        again = take(desk, "large")
-        assert again is not None
-        assert heard(fleet, lambda: desk.finish(again, State.COMPLETED)) < 1  # of the one after it
-
-
-def test_a_waiting_worker_hears_again_after_a_restart_of_the_server(postgres: Server) -> None:
-    place = migrated.of_server(postgres)
-    with FleetDatabase.open(place) as fleet, FleetDatabase.open(place) as desk:
-
-        def restart_and_submit() -> None:
-            postgres.restart(hard=True)
-            submit(desk, IDS[0])
-
-        assert heard(fleet, restart_and_submit) < 15
-
-
-def test_a_waiting_worker_stops_at_once(place: address.Address) -> None:
-    with FleetDatabase.open(place) as fleet, fleet.working(["default"], 2) as arrivals:
-        stopping = threading.Event()
-        arrivals.wait(0.1, stopping)
-        threading.Timer(0.2, stopping.set).start()
-        began = time.monotonic()
-        while not stopping.is_set():
-            arrivals.wait(30.0, stopping)
-        assert time.monotonic() - began < 2
-
-
-def test_a_worker_has_a_connection_for_each_slot_and_two_more(postgres: Server) -> None:
+def test_a_worker_has_a_connection_for_each_slot_and_one_more(postgres: Server) -> None:
     place = migrated.of_server(postgres)
     name = place.url.rpartition("/")[2]
     query = (
         "SELECT count(*) FROM pg_stat_activity "
         f"WHERE application_name = 'playbook' AND datname = '{name}'"
     )
-    with FleetDatabase.open(place) as fleet, fleet.working(["default"], 3) as arrivals:
-        arrivals.wait(0.1, threading.Event())
+    with FleetDatabase.open(place) as fleet:
+        fleet.serve(slots=3)
         stopped = threading.Event()
 
         def load() -> None:
@@ -277,5 +212,5 @@ def test_a_worker_has_a_connection_for_each_slot_and_two_more(postgres: Server) 
         stopped.set()
         for thread in threads:
             thread.join()
-        assert 2 < max(seen) <= 5
-        assert eventually(lambda: int(postgres.execute(query)[0][0]) == 2)
+        assert 1 < max(seen) <= 4
+        assert eventually(lambda: int(postgres.execute(query)[0][0]) == 1)

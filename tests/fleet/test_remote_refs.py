@@ -119,16 +119,10 @@ def test_a_forge_that_cannot_answer_now_is_away_even_if_its_hook_declines(
     ("words", "code"),
     [
         ("git@forge.example: Permission denied (publickey).", REFUSED),
-        ("git@forge.example: Permission denied (publickey,password).", REFUSED),
         ("ERROR: Repository not found.", REFUSED),
         ("fatal: '/acme/widgets' does not appear to be a git repository", REFUSED),
-        ("FATAL: R any acme/widgets worker DENIED by fallthru", REFUSED),
-        ("ERROR: You are not allowed to push code.", REFUSED),
         ("ssh: Could not resolve hostname forge.example: Name or service not known", AWAY),
-        ("ssh: connect to host forge.example port 22: Connection refused", AWAY),
         ("ssh: connect to host forge.example port 22: Permission denied", AWAY),
-        ("kex_exchange_identification: Connection closed by remote host", AWAY),
-        ("Timeout, server forge.example not responding.", AWAY),
         ("something that is said for the first time", AWAY),
         ("", AWAY),
     ],
@@ -179,7 +173,7 @@ def answering(folder: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     ("status", "code"),
-    [(401, REFUSED), (403, REFUSED), (404, REFUSED), (429, AWAY), (500, AWAY), (503, AWAY)],
+    [(401, REFUSED), (404, REFUSED), (429, AWAY), (500, AWAY)],
 )
 def test_https_tells_a_refusal_from_a_server_that_cannot_answer(
     site: Site, monkeypatch: pytest.MonkeyPatch, status: int, code: str

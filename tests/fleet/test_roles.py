@@ -84,26 +84,3 @@ def test_an_answer_is_not_moved_to_a_gate_that_its_writer_never_saw(
         other.execute("UPDATE fleet.session SET state = 'queued' WHERE id = %s", (second,))
     assert fleet.advance(second).state is State.WAITING  # a copy is mallory's
     assert fleet.advance(first).state is State.COMPLETED
-
-
-def test_a_hundred_hostile_rows_are_in_no_ones_way(fleet: Fleet, role: Role) -> None:
-    session = fleet.submit()
-    with psycopg.connect(role("mallory").url, autocommit=True) as other:
-        for number in range(100):
-            id_ = f"../../../x{number}\x1b[2J"
-            other.execute(
-                "INSERT INTO fleet.session (id, repository, pool, state, priority) "
-                "VALUES (%s, 'ext::sh -c id', 'default', 'queued', 1000)",
-                (id_,),
-            )
-            other.execute(
-                "INSERT INTO fleet.answer (session, gate, text) VALUES (%s, '../x', 'y')", (id_,)
-            )
-    lease = fleet.database.take_next(["default"], "one", 60.0)
-    assert lease is not None
-    assert lease.session == session
-    fleet.database.put_off(lease, "", "", seconds=0)  # type: ignore[arg-type]
-    assert fleet.advance(session).state is State.WAITING
-    assert [row.id for row in fleet.database.rows()] == [session]
-    assert fleet.database.notices[-1] == "95 more damaged rows are left out"
-    assert not any("\x1b" in notice for notice in fleet.database.notices)

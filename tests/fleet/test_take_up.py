@@ -18,7 +18,7 @@ from playbook_supervisor.fleet.engine.lease import LeaseKeeper, Term
 from playbook_supervisor.fleet.engine.session_ref import SessionClone
 from playbook_supervisor.fleet.engine.worker import work
 from playbook_supervisor.fleet.storage.database import FleetDatabase
-from playbook_supervisor.fleet.storage.rows import NewSession, State
+from playbook_supervisor.fleet.storage.rows import State
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus
 from playbook_supervisor.records import replace
@@ -33,32 +33,6 @@ def child(fleet: Fleet) -> int:
     pid = int(json.loads(file.read_text())["pid"])
     (program,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return int(program)
-
-
-@pytest.mark.parametrize("returns", [True, False], ids=["back", "away for good"])
-def test_a_submission_whose_database_goes_away_is_queued_or_leaves_nothing(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, returns: bool
-) -> None:
-    monkeypatch.setattr("playbook_supervisor.fleet.commands.submitting._PAUSE", 0.0)
-    monkeypatch.setattr("playbook_supervisor.fleet.commands.submitting._PATIENCE", 0.5)
-    submit, before = FleetDatabase.submit, fleet.origin.git("for-each-ref")
-    calls = []
-
-    def broken(database: FleetDatabase, new: NewSession) -> None:
-        calls.append(new.id)
-        if returns:
-            submit(database, new)
-        if len(calls) == 1 or not returns:
-            raise FleetError("PB-FLEET-DATABASE", "the connection broke")
-
-    monkeypatch.setattr(FleetDatabase, "submit", broken)
-    if returns:
-        assert fleet.advance(fleet.submit()).state is State.WAITING
-        assert len(calls) == 2
-    else:
-        with pytest.raises(FleetError):
-            fleet.submit()
-        assert fleet.origin.git("for-each-ref") == before
 
 
 def test_a_cancelled_session_whose_runner_does_not_react_is_aborted_all_the_same(
@@ -89,20 +63,6 @@ def test_work_is_not_lost_because_a_snapshot_cannot_be_made_for_a_moment(
     monkeypatch.setattr(SessionClone, "snapshot", full)
     assert fleet.advance(session).state is State.WAITING
     assert fleet.journal(session).count("step_id: plan") == 1
-
-
-def test_a_bug_while_a_launch_is_cleared_gives_the_session_back(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session = fleet.submit()
-
-    def broken(*_: object, **__: object) -> None:
-        raise ZeroDivisionError("oops")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SessionClone, "snapshot", broken)
-        row = fleet.advance(session)
-    assert (row.state, row.error, row.failures) == (State.QUEUED, "PB-BUG", 1)
 
 
 def test_an_unreachable_agent_is_tried_again_only_if_nothing_else_would_be() -> None:
@@ -164,8 +124,8 @@ def test_a_child_learns_at_once_of_a_cancellation_that_came_before_it(fleet: Fle
 def test_a_renewal_that_fails_for_whatever_reason_is_tried_again(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = fleet.submit(script=WORKS.replace("say: planned,", "say: planned, seconds: 4,"))
-    fleet.term = Term(6.0)
+    lease = fleet.database.take(fleet.submit(), "one", 90.0)
+    assert lease is not None
     renew = FleetDatabase.renew
     fails = iter((ZeroDivisionError("oops"), OSError("closed")))
 
@@ -175,7 +135,10 @@ def test_a_renewal_that_fails_for_whatever_reason_is_tried_again(
         return renew(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(FleetDatabase, "renew", sometimes)
-    assert fleet.advance(session).state is State.WAITING
+    renewed: list[float] = []
+    with LeaseKeeper(fleet.database, lease, Term(6.0), now(), fleet.told.append) as keeper:
+        keeper.watch(renewed.append, lambda *_: None, lambda: None)
+        assert eventually(lambda: len(renewed) == 2)
     assert fleet.told.count("the lease is not renewed: ZeroDivisionError") == 1
 
 
@@ -187,10 +150,3 @@ def test_a_worker_whose_terminal_is_gone_goes_on(fleet: Fleet) -> None:
 
     work(fleet.database, fleet.settings, drain=True, tell=gone, log=gone)
     assert fleet.row(session).state is State.WAITING
-
-
-def test_what_a_former_take_up_left_is_not_in_the_way(fleet: Fleet) -> None:
-    session = fleet.submit()
-    (fleet.folder / "one" / f"{session}-1" / fleet.origin.root.stem).mkdir(parents=True)
-    (fleet.folder / "one" / f"{session}-1" / fleet.origin.root.stem / "file").touch()
-    assert fleet.advance(session).state is State.WAITING

@@ -73,15 +73,6 @@ def test_what_a_killed_worker_leaves_is_put_back_and_removed_by_the_next(fleet: 
     assert list(workers.iterdir()) == []
 
 
-def test_a_worker_serves_only_its_pools(fleet: Fleet) -> None:
-    session = fleet.submit()
-    done = fleet.project.process("fleet", "worker", "--drain", "--pools", "nightly")
-    assert (done.code, fleet.row(session).state) == (0, "queued")
-    done = fleet.project.process("fleet", "worker", "--drain", "--pools", "--upload-pack=x")
-    assert done.code == 1
-    assert "is no name of a pool" in done.err
-
-
 def test_a_session_after_another_waits_until_that_is_completed(fleet: Fleet) -> None:
     agent = fleet.project.script(WORKS)
     submitted = ("fleet", "submit", "three", "--agent", agent)

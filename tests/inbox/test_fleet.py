@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx
@@ -102,6 +102,15 @@ def test_the_page_of_a_gate_shows_what_a_page_of_this_machine_shows(
         assert "In the fleet, it waits for" in session
         assert "planned" in session
         assert len(views()) == 1  # both pages show one snapshot
+        # A link of a notice names the clone of its worker, which no one else knows.
+        notice = client.get(f"/gate/0123456789ab/{waiting}?id=tasks%231%3F1")
+        assert "Run /speckit.tasks (step tasks) now" in notice.text
+        for unknown in ("20260101-zzz", "nothing", "..%2f.."):
+            assert client.get(f"/session/fleet/{unknown}").status_code == 404
+        fleet.origin.root.rename(fleet.origin.root.with_name("gone.git"))
+        gone = client.get(f"/session/fleet/{waiting}")
+        assert (gone.status_code, "PB-GIT-REMOTE" in gone.text) == (500, True)
+        assert client.get("/").status_code == 200
     assert views() == []
 
 
@@ -116,19 +125,6 @@ def test_a_page_follows_the_session_from_snapshot_to_snapshot(fleet: Fleet, wait
         assert "made" in shown
         assert 'class="badge completed"' in shown
         served.until(lambda: "Ended today" in client.get("/").text)
-
-
-def test_what_cannot_be_reached_is_said_and_the_rest_goes_on(fleet: Fleet, waiting: str) -> None:
-    gone = fleet.origin.root.with_name("gone.git")
-    with visited(fleet) as (_, client):
-        fleet.origin.root.rename(gone)
-        refused = client.get(f"/session/fleet/{waiting}")
-        assert (refused.status_code, "PB-GIT-REMOTE" in refused.text) == (500, True)
-        assert client.get("/").status_code == 200
-        gone.rename(fleet.origin.root)
-        assert client.get(f"/session/fleet/{waiting}").status_code == 200
-        for unknown in ("20260101-zzz", "nothing", "..%2f.."):
-            assert client.get(f"/session/fleet/{unknown}").status_code == 404
 
 
 def test_a_fleet_is_left_out_where_that_is_wanted(fleet: Fleet, waiting: str) -> None:
@@ -146,13 +142,6 @@ def test_a_database_that_is_not_there_is_a_problem_on_the_page(
         shown = client.get("/").text
     assert re.search(r"fleet: .*does not exist", shown)
     assert "playbook fleet up" in shown
-
-
-def test_a_link_of_a_notice_from_a_worker_leads_to_the_gate(fleet: Fleet, waiting: str) -> None:
-    """It names the worker's clone, which no one else knows."""
-    with visited(fleet) as (_, client):
-        shown = client.get(f"/gate/0123456789ab/{waiting}?id=tasks%231%3F1")
-    assert "Run /speckit.tasks (step tasks) now" in shown.text
 
 
 def test_the_rows_are_read_again_only_after_a_change(fleet: Fleet, address: str) -> None:
@@ -200,18 +189,6 @@ def test_an_answer_goes_to_the_database_and_a_worker_journals_it(
     assert fleet.audit().code == 0
 
 
-def test_the_second_of_two_answers_is_refused(fleet: Fleet, waiting: str) -> None:
-    with visited(fleet) as (served, client):
-        page = Page(served, client)
-        fleet.answer(waiting, "skip")
-        refused = page.answer("continue", "mine")
-        assert refused.status_code == 409
-        assert "does not wait any more" in refused.text
-    assert fleet.database.answer_due is not None
-    assert fleet.advance(waiting).state is State.COMPLETED
-    assert "text: skip" in fleet.journal(waiting)
-
-
 def test_an_answer_to_what_has_changed_is_refused(fleet: Fleet, waiting: str) -> None:
     with visited(fleet) as (served, client):
         page = Page(served, client)
@@ -227,25 +204,21 @@ def test_an_answer_to_what_has_changed_is_refused(fleet: Fleet, waiting: str) ->
         assert page.answer("continue").status_code == 303
 
 
-@pytest.mark.parametrize(
-    ("who", "status"), [('["grace@example.org", "role:other"]', 403), ('["role:*"]', 303)]
-)
 def test_a_policy_refuses_in_the_inbox_what_the_worker_would_refuse(
-    fleet: Fleet, address: str, who: str, status: int
+    fleet: Fleet, address: str
 ) -> None:
     assert address
-    fleet.project.write(
-        ".playbooks/policies/who.yaml", f"match: {{step: tasks}}\nanswered_by: {who}\n"
-    )
-    fleet.project.commit(f"Let {who} decide")
+    policy = 'match: {step: tasks}\nanswered_by: ["grace@example.org", "role:other"]\n'
+    fleet.project.write(".playbooks/policies/who.yaml", policy)
+    fleet.project.commit("Let Grace decide")
     fleet.project.git("push", "-q")
     session = fleet.submit()
     fleet.advance(session)
     with visited(fleet) as (served, client):
         answered = Page(served, client).answer("continue")
-    assert answered.status_code == status
-    assert ("may not answer for" in answered.text) is (status == 403)
-    assert fleet.row(session).state is (State.WAITING if status == 403 else State.QUEUED)
+    assert answered.status_code == 403
+    assert "may not answer for" in answered.text
+    assert fleet.row(session).state is State.WAITING
 
 
 POST = """
@@ -281,7 +254,7 @@ def test_a_session_has_one_clone_until_it_goes_on(
     fleet: Fleet, waiting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = fleet.row(waiting)
-    with Views(fleet.database.now) as seen:
+    with closing(Views(fleet.database.now)) as seen:
         first = seen.store(row).checkout.root
         assert seen.store(row).checkout.root == first
         assert views() == [first]
@@ -290,9 +263,7 @@ def test_a_session_has_one_clone_until_it_goes_on(
         second = seen.store(row).checkout.root
         assert second != first
         clock = time.monotonic
-        monkeypatch.setattr(time, "monotonic", lambda: clock() + 60)
-        seen.sweep()
-        assert views() == [second]
+        assert {*views()} == {first, second}  # a page may still read the first
         monkeypatch.setattr(time, "monotonic", lambda: clock() + 3600)
         seen.sweep()
         assert views() == []
@@ -302,7 +273,7 @@ def test_what_an_inbox_that_was_killed_has_left_is_removed(fleet: Fleet, waiting
     left = state_path("fleet") / "views/1234-abcd/20260101-abc-0123456789ab/widgets"
     left.mkdir(parents=True)
     (left.parent.parent / "lock").touch()
-    with Views(fleet.database.now) as seen:
+    with closing(Views(fleet.database.now)) as seen:
         seen.store(fleet.row(waiting))
         assert not left.exists()
 
@@ -312,7 +283,7 @@ def test_a_repository_that_the_settings_do_not_name_is_not_fetched(
 ) -> None:
     row = fleet.row(waiting)
     settings_path().write_text("transports: [file]\nrepositories: [https://git.example/*]\n")
-    with Views(fleet.database.now) as seen:
+    with closing(Views(fleet.database.now)) as seen:
         with pytest.raises(FleetError, match=r"not among the repositories of worker\.yaml"):
             seen.store(row)
         settings_path().unlink()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any, Literal
 
 from playbook_supervisor.cli.render import wording
 from playbook_supervisor.cli.render.wording import Line
@@ -14,15 +14,11 @@ from playbook_supervisor.formats.timestamps import duration, to_time
 from playbook_supervisor.formats.versions import PROTOCOL
 from playbook_supervisor.records import valued
 
-if TYPE_CHECKING:
-    from typing import Any
+Json = dict[str, Any]
 
-    from playbook_supervisor.cli.render.wording import LineTone
-
-    Json = dict[str, Any]
 
 _NAMED = 3  # recent failures that are named
-_TONES: dict[State, LineTone] = {State.WAITING: "waits", State.RUNNING: "works"}
+_TONES: dict[State, Literal["waits", "works"]] = {State.WAITING: "waits", State.RUNNING: "works"}
 _COUNTED = {
     State.WAITING: "waiting for you",
     State.STUCK: "stuck",
@@ -159,7 +155,6 @@ def _lease(row: Row, now: int) -> str:
 
 
 def _reasons(each: FleetSession, now: int) -> Iterator[str]:
-    """The reasons why it does not go on: `after 20260219-a7k, which is running`."""
     row = each.row
     if row.state is State.QUEUED:
         yield from _why_queued(each, now)
@@ -198,7 +193,6 @@ def _error(row: Row) -> str:
 
 
 def _repository(row: Row) -> str:
-    """The last two parts of the repository's address."""
     parts = first_line(row.repository).removesuffix(".git").replace(":", "/").split("/")
     return "/".join(part for part in parts[-2:] if part)
 

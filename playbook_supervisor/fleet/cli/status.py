@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import click
 
@@ -17,11 +16,9 @@ from playbook_supervisor.errors import FleetError
 from playbook_supervisor.fleet.cli import rendering
 from playbook_supervisor.fleet.commands import opening, overview
 from playbook_supervisor.fleet.commands.overview import FleetOverview
+from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import ENDED, State
 from playbook_supervisor.sessions.files.session_clock import system_clock
-
-if TYPE_CHECKING:
-    from playbook_supervisor.fleet.storage.database import FleetDatabase
 
 _INTERVAL = 1.0  # seconds between two readings of the database
 
@@ -70,7 +67,6 @@ def status(session: str, *, all: bool, watch: bool, json: bool) -> int:
 
 
 def _readings(database: FleetDatabase, session: str, *, ended: bool) -> Iterator[FleetOverview]:
-    """The fleet, again and again; a note while the database is away."""
     away = ""
     while not streams.is_abandoned(sys.stdout):
         try:

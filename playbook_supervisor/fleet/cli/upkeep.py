@@ -1,13 +1,15 @@
-"""`fleet up`, `migrate`, `limits`, `retry`, `rebuild`, `prune` and `doctor`: its upkeep."""
+"""`fleet worker`, and the upkeep of a fleet: `up`, `migrate`, `limits`, `retry`, `rebuild`, …"""
 
 from __future__ import annotations
 
 import re
+import time
 
 import click
 
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.inspection.doctor import show, show_removed
+from playbook_supervisor.cli.options import Level
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.fleet.cli.status import open_sessions
 from playbook_supervisor.fleet.commands import deciding, opening, operating
@@ -31,8 +33,8 @@ def up() -> int:
     On PostgreSQL nothing is changed: it is checked that the database can be reached and has this
     version's tables.
     """
-    place = operating.up()
-    output.write(f"{'made' if place.made else 'ready'}: {place.address}")
+    address, made = operating.up()
+    output.write(f"{'made' if made else 'ready'}: {address}")
     output.inform("next: playbook fleet worker, and playbook fleet submit PLAYBOOK FEATURE")
     return 0
 
@@ -44,8 +46,8 @@ def migrate() -> int:
     Needs the right to create schemas. Workers of the version before that are at work go on, but
     none of them can be started any more.
     """
-    place = operating.migrate()
-    output.write(f"{'made' if place.made else 'up to date'}: {place.address}")
+    address, made = operating.migrate()
+    output.write(f"{'made' if made else 'up to date'}: {address}")
     return 0
 
 
@@ -168,6 +170,64 @@ def doctor(urls: tuple[str, ...]) -> int:
     one and removes it again.
     """
     return show(examine(urls))
+
+
+@options.command
+@click.option(
+    "--pools",
+    metavar="POOL,…",
+    default="",
+    help="The pools to take sessions from. Default: those of worker.yaml, else `default`.",
+)
+@click.option(
+    "--slots",
+    metavar="N",
+    type=click.IntRange(1, 1000),
+    help="How many sessions at once. Default: that of worker.yaml, else 2.",
+)
+@options.isolation
+@click.option("--drain", is_flag=True, help="End once nothing is queued or running.")
+@click.option("--name", metavar="NAME", default="", help="The worker's name. Default: a new one.")
+def worker(*, pools: str, slots: int | None, isolation: str | None, drain: bool, name: str) -> int:
+    """Carry out the sessions of a fleet on this machine.
+
+    It takes one session after another, advances each until it waits or ends, and pushes all to
+    the session's repository. What it may fetch and run is in worker.yaml. Ctrl-C puts back what it
+    has in hand.
+
+    \b
+    Examples:
+      playbook fleet worker
+      playbook fleet worker --pools default,nightly --slots 4
+      playbook fleet worker --drain
+    """
+    level = options.level()
+
+    def tell(session: str, sentence: str) -> None:
+        if level >= Level.INFO:
+            _tell(session, sentence)
+
+    def log(session: str, sentence: str) -> None:
+        if level >= Level.DEBUG:
+            _tell(session, sentence)
+
+    chosen = tuple(filter(None, pools.split(",")))
+    with opened() as database:
+        ended_by = operating.work(
+            database,
+            pools=chosen,
+            slots=slots,
+            isolation=isolation or "",
+            drain=drain,
+            name=name,
+            tell=tell,
+            log=log,
+        )
+    return 128 + ended_by if ended_by else 0
+
+
+def _tell(session: str, sentence: str) -> None:
+    output.inform(" ".join(filter(None, (time.strftime("%H:%M:%S"), session, sentence))))
 
 
 def _rate(text: str) -> tuple[int, float]:

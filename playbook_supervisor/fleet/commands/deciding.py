@@ -39,8 +39,6 @@ def require_person(command: str) -> None:
 def end(database: FleetDatabase, row: Row, reason: str = "") -> Decided:
     """Ask for the end of a session: a worker stops what runs, journals the abort and pushes it."""
     require_person("abort")
-    if row.state in ENDED:
-        raise _ended(row, "Nothing to do: it does not run any more.")
     ended = database.cancel(row.id, reason or Resolution.ABORT.value, _name())
     what = f"{row.id} cancelled by {ended.cancel_by or 'you'}"
     return Decided(what, "a worker ends it; `playbook fleet status` shows when")
@@ -50,15 +48,13 @@ def retry(database: FleetDatabase, session: str) -> Row:
     """Queue a stuck or failed session again."""
     require_person("fleet retry")
     row = find(database, session)
-    if row.state in (State.STUCK, State.FAILED):
-        return database.retry(row.id)
-    if row.state in ENDED:
-        raise _ended(row, "Begin a new session: `playbook fleet submit`.")
-    raise StateError(
-        "PB-STATE-REFUSED",
-        f"session {row.id} is {row.state}: only a stuck or failed one can be tried again",
-        guidance="`playbook fleet status` shows what it waits for.",
-    )
+    if row.state in (State.QUEUED, State.RUNNING, State.WAITING):
+        raise StateError(
+            "PB-STATE-REFUSED",
+            f"session {row.id} is {row.state}: only a stuck or failed one can be tried again",
+            guidance="`playbook fleet status` shows what it waits for.",
+        )
+    return database.retry(row.id)
 
 
 def retry_stuck(database: FleetDatabase) -> list[Row]:
@@ -101,9 +97,4 @@ def answer(database: FleetDatabase, row: Row, text: str, gate: str = "") -> Deci
 
 
 def _name() -> str:
-    """The person as git knows them in this folder, or in the user's own settings; else empty."""
     return identity(locate.current_folder())
-
-
-def _ended(row: Row, guidance: str) -> StateError:
-    return StateError("PB-STATE-ENDED", f"session {row.id} is {row.state}", guidance=guidance)

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor import __version__
 from playbook_supervisor.commands.doctor import Diagnosis
@@ -16,6 +15,7 @@ from playbook_supervisor.fleet import worker_settings
 from playbook_supervisor.fleet.commands import opening
 from playbook_supervisor.fleet.commands.overview import FleetSession
 from playbook_supervisor.fleet.storage.address import Address
+from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import Row, State
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.formats.timestamps import duration
@@ -23,10 +23,6 @@ from playbook_supervisor.sessions.files.session_clock import system_clock
 from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.process.processes import run
 
-if TYPE_CHECKING:
-    from playbook_supervisor.fleet.storage.database import FleetDatabase
-
-_PACKAGES = ("psycopg",)
 _SKEW = 5_000  # ms between the database's clock and ours
 _LITTLE, _TOO_LITTLE = 5 << 30, 200 << 20  # bytes of free space
 _NAMED = 5
@@ -39,7 +35,11 @@ def examine(urls: Sequence[str]) -> Iterator[Diagnosis]:
 
     Nothing is changed, but at each repository, where a session's ref is pushed and removed again.
     """
-    yield Diagnosis("playbook", "fine", f"{__version__} with {_versions()}")
+    try:
+        driver = f"psycopg {version('psycopg')}"
+    except PackageNotFoundError:
+        driver = "no psycopg"
+    yield Diagnosis("playbook", "fine", f"{__version__} with {driver}")
     yield from _checked("git", _git)
     yield from _checked("disk", _disk)
     yield from _checked("worker.yaml", _settings)
@@ -60,16 +60,6 @@ def _checked(
 
 
 # ── this machine ────────────────────────────────────────────────────────────────────────────
-
-
-def _versions() -> str:
-    found = []
-    for name in _PACKAGES:
-        try:
-            found.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            found.append(f"no {name}")
-    return ", ".join(found)
 
 
 def _git() -> Iterator[Diagnosis]:

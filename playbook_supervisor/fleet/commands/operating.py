@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import FleetError, PlaybookError, StateError
 from playbook_supervisor.fleet import worker_settings
@@ -20,6 +19,7 @@ from playbook_supervisor.fleet.engine.outcome import ENDS
 from playbook_supervisor.fleet.engine.remotes import mirror_name
 from playbook_supervisor.fleet.engine.session_ref import Mirror
 from playbook_supervisor.fleet.engine.session_tip import Tip
+from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import Limits, Row, State
 from playbook_supervisor.formats.sanitize import counted, first_line, printable
 from playbook_supervisor.kernel import gates
@@ -33,25 +33,17 @@ from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.disk.files import remove, written_at
 from playbook_supervisor.system.git.clean_room import KeptRoom, remove_rooms
 
-if TYPE_CHECKING:
-    from playbook_supervisor.fleet.storage.database import FleetDatabase
-
 _DAY, _HOUR = 86_400_000, 3_600_000  # ms
 _NS = 1_000_000  # of a ms
 _DEEPEST = 16  # child sessions below each other
 _NO_LIMITS = Limits()
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyDatabase:
-    """A database that is ready. `made`: its tables were made, or changed to this version's."""
+def up() -> tuple[str, bool]:
+    """Make the SQLite database of this machine, or check that the server's can be used.
 
-    address: str
-    made: bool
-
-
-def up() -> ReadyDatabase:
-    """Make the SQLite database of this machine, or check that the server's can be used."""
+    Its address, and whether its tables were made, or changed to this version's.
+    """
     place = opening.address()
     if not place.shared:
         return migrate()
@@ -63,21 +55,20 @@ def up() -> ReadyDatabase:
             guidance="`playbook fleet migrate` makes its tables; the role must own the database.",
             cause=error.cause,
         ) from error
-    return ReadyDatabase(place.shown, made=False)
+    return place.shown, False
 
 
-def migrate() -> ReadyDatabase:
-    """Make the tables, or change them to this version's."""
+def migrate() -> tuple[str, bool]:
+    """Make the tables, or change them to this version's. Returns as `up`."""
     place = opening.address()
     if _not_up() is None:
-        return ReadyDatabase(place.shown, made=False)
+        return place.shown, False
     opening.migrate(place)
     opening.opened().close()
-    return ReadyDatabase(place.shown, made=True)
+    return place.shown, True
 
 
 def _not_up() -> FleetError | None:
-    """The error that says why the database has to be migrated; None if it is ready."""
     try:
         opening.opened().close()
     except FleetError as error:
@@ -257,8 +248,6 @@ def _row_of(mirror: Mirror, tip: Tip, pool: str) -> Row:
 
 
 class _Files:
-    """The files of a session and its child sessions in the tree of a tip."""
-
     def __init__(self, mirror: Mirror, tip: Tip) -> None:
         self._mirror, self._tip = mirror, tip
 

@@ -147,7 +147,6 @@ class FleetOverview:
     notices: tuple[str, ...] = ()
 
     def count(self, state: State) -> int:
-        """The number of sessions with that state."""
         return sum(each.row.state is state for each in self.sessions)
 
 
@@ -196,7 +195,6 @@ def _precedence(each: FleetSession) -> tuple[int, bool, int, int, str]:
 
 
 def _is_due(each: FleetSession) -> bool:
-    """True if a worker may take a queued session now."""
     return not each.row.due_at and (bool(each.row.cancel) or not each.held)
 
 

@@ -1,8 +1,7 @@
 """The fleet as pages show it: the list from the database, a session's page from git.
 
-To show a session, its newest snapshot is cloned, and nothing changes the clone. It is used as long
-as the snapshot is the same, and removed when no one has looked for a while. What a process that was
-killed has left is removed by the next one.
+To show a session, its newest snapshot is cloned, and nothing changes the clone. It is removed when
+no one has looked for a while. What a process that was killed has left is removed by the next one.
 """
 
 from __future__ import annotations
@@ -18,14 +17,13 @@ from typing import TYPE_CHECKING
 from playbook_supervisor.commands import overview
 from playbook_supervisor.commands.overview import pinned_policy
 from playbook_supervisor.commands.places import PlacedSession
-from playbook_supervisor.errors import FleetError, PlaybookError, StateError
+from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.fleet import worker_settings
 from playbook_supervisor.fleet.commands import opening
 from playbook_supervisor.fleet.commands.overview import FleetSession, fleet
 from playbook_supervisor.fleet.engine.remotes import repository_name
-from playbook_supervisor.fleet.engine.session_ref import SessionClone, Tip
+from playbook_supervisor.fleet.engine.session_ref import SessionClone
 from playbook_supervisor.fleet.storage.rows import OPEN, Row, State
-from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.state import Gate
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.records import replace
@@ -46,7 +44,6 @@ KEY = "fleet"
 _SECTIONS = {State.RUNNING: "working"}
 _FRESH = 2.0  # seconds
 _UNUSED = 600.0  # seconds after which a clone is removed
-_REPLACED = 30.0  # seconds that a page may still read a clone whose session has gone on
 _LOCK = "lock"
 
 
@@ -71,7 +68,6 @@ class FleetReader:
         self.problem = ""
 
     def poll(self, *, unless_fresh: bool = False) -> None:
-        """Read the sessions, or not if that was done a moment ago. Nothing is raised."""
         if unless_fresh and time.monotonic() - self._read_at < _FRESH:
             return
         try:
@@ -123,7 +119,6 @@ class FleetReader:
         database.answer(seen.session_id, seen.gate.id, text, by, via="inbox")
 
     def _placed(self, session: FleetSession, later: int) -> PlacedSession:
-        """The row of a list. This machine's clock is `later` than the database's by so many ms."""
         row = session.row
         ended = row.state not in OPEN
         return PlacedSession(
@@ -142,11 +137,9 @@ class FleetReader:
         )
 
     def sweep(self) -> None:
-        """Remove what no one looks at any more."""
         self._views.sweep()
 
     def close(self) -> None:
-        """Close the database and remove what was fetched to look at."""
         self._views.close()
         self._close_database()
 
@@ -169,13 +162,12 @@ class FleetReader:
 class _View:
     """`used` is when someone last looked, in seconds of the monotonic clock."""
 
-    tip: Tip
     clone: SessionClone
     used: float
 
 
 class Views:
-    """The clones that one process looks at. Any thread may ask. Leave the `with` to remove them.
+    """The clones that one process looks at. Any thread may ask.
 
     `now` tells the time of the fleet's database, in ms, which the sessions have.
     """
@@ -184,72 +176,49 @@ class Views:
         self._now = now
         self._lock = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
-        self._known: dict[str, _View] = {}
-        self._replaced: list[_View] = []
+        self._known: dict[str, _View] = {}  # by the commit of a snapshot
         self._folder = user_state.path("fleet") / "views" / f"{os.getpid()}-{os.urandom(4).hex()}"
         self._held = ExitStack()
 
-    def __enter__(self) -> Views:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def store(self, row: Row) -> DiskStore:
-        """The sessions of the newest snapshot of that one, which is fetched now."""
         with self._lock:
             own = self._locks.setdefault(row.id, threading.Lock())
         with own:
-            return DiskStore(checkout.find(self._view(row).clone.path))
+            return DiskStore(checkout.find(self._view(row).path))
 
     def sweep(self) -> None:
-        """Remove what no one looks at any more."""
         now = time.monotonic()
         with self._lock:
             old = [name for name, each in self._known.items() if now - each.used > _UNUSED]
             gone = [self._known.pop(name) for name in old]
-            gone += [each for each in self._replaced if now - each.used > _REPLACED]
-            self._replaced = [each for each in self._replaced if now - each.used <= _REPLACED]
         for each in gone:
             _remove(each)
 
     def close(self) -> None:
-        """Remove all clones."""
         with self._lock:
-            gone = [*self._known.values(), *self._replaced]
-            self._known, self._replaced = {}, []
+            gone, self._known = [*self._known.values()], {}
         for each in gone:
             _remove(each)
         self._held.close()
         with suppress(PlaybookError):
             remove(self._folder)
 
-    def _view(self, row: Row) -> _View:
+    def _view(self, row: Row) -> SessionClone:
         settings = worker_settings.load()
         mirror = opening.mirror(row.repository, settings)
-        if not settings.admits(mirror.url):
-            raise FleetError(
-                "PB-FLEET-REPOSITORY",
-                f"{first_line(mirror.url, 200)} is not among the repositories of worker.yaml",
-                where=str(worker_settings.path()),
-                guidance="Add it to `repositories` there, if sessions of it may be shown here.",
-            )
+        settings.require_admitted(mirror.url)
         tip = mirror.tip(row.id)
         with self._lock:
-            known = self._known.get(row.id)
-            if known is not None:
+            if (known := self._known.get(tip.commit)) is not None:
                 known.used = time.monotonic()
-                if known.tip.commit == tip.commit:
-                    return known
-                self._replaced.append(self._known.pop(row.id))
+                return known.clone
         self._begin()
         place = self._folder / f"{row.id}-{tip.commit[:12]}" / repository_name(mirror.url)
         clone = mirror.checkout(tip, place)
         DiskStore(checkout.find(clone.path)).clock.follow(self._now())
-        made = _View(tip, clone, time.monotonic())
         with self._lock:
-            self._known[row.id] = made
-        return made
+            self._known[tip.commit] = _View(clone, time.monotonic())
+        return clone
 
     def _begin(self) -> None:
         """Hold our folder, and remove those that no process holds."""

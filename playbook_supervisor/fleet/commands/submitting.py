@@ -1,8 +1,7 @@
 """`fleet submit`: a session that any worker of the fleet may take.
 
-Everything is checked in a clone of what the repository's remote has, as a worker will see it: of a
-few files where these decide, else of all. The session is pushed to a ref of its own first, and
-queued then; if that fails, the ref is removed.
+Everything is checked in a clone of what the repository's remote has, as a worker will see it. The
+session is pushed to a ref of its own first, and queued then; if that fails, the ref is removed.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.agents import registry
 from playbook_supervisor.commands import locate
@@ -32,13 +30,17 @@ from playbook_supervisor.errors import (
 )
 from playbook_supervisor.fleet import worker_settings
 from playbook_supervisor.fleet.commands import opening
-from playbook_supervisor.fleet.engine import excerpt
-from playbook_supervisor.fleet.engine.excerpt import NarrowClone
-from playbook_supervisor.fleet.engine.session_ref import Mirror, SessionClone, Tip, require_branch
+from playbook_supervisor.fleet.engine.session_ref import (
+    Mirror,
+    SessionClone,
+    Tip,
+    excerpt,
+    require_branch,
+)
+from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import NewSession
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.kernel.vocabulary import Autonomy, Mode
-from playbook_supervisor.project.conditions import conditions
+from playbook_supervisor.kernel.vocabulary import Mode
 from playbook_supervisor.sessions.files.manifest import reserve_id
 from playbook_supervisor.sessions.files.session_clock import system_clock
 from playbook_supervisor.sessions.store import creation
@@ -47,11 +49,6 @@ from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.git_process import ask, identity
 
-if TYPE_CHECKING:
-    from playbook_supervisor.fleet.storage.database import FleetDatabase
-
-_CERTAIN = ("PB-GIT-BASE", "PB-GIT-REMOTE", "PB-GIT-TAKEN")
-"""Errors that do not depend on which files are there."""
 _PATIENCE, _PAUSE = 10.0, 1.0  # seconds, while the database is away
 
 
@@ -96,10 +93,10 @@ def submit(
     if submission.after and database.row(submission.after) is None:
         raise StateError("PB-STATE-NO-SESSION", f"the fleet has no session {submission.after}")
     session_id = _new_id(database)
-    with excerpt.opened(mirror) as source:
-        commit, base = source.base(submission.base)
-        begun = _Beginning(database, (source, mirror), submission, session_id, commit, base)
-        tip, request = begun.narrowly() or begun.wholly()
+    with excerpt(mirror) as source:
+        base, branch = source.base(submission.base)
+        beginning = _Beginning(database, source, submission, session_id)
+        commit, tip, request = beginning.made(base, branch)
         new = NewSession(
             id=session_id,
             repository=mirror.url,
@@ -112,12 +109,12 @@ def submit(
             submitted_by=identity(here),
         )
         try:
-            _queue(database, begun.source, tip, new)
+            _queue(database, source, tip, new)
         except GitError as error:
             if error.code != "PB-GIT-TAKEN" or submission.branch:
                 raise
             return submit(database, submission, cwd=cwd)  # another one took the branch meanwhile
-    return Submitted(new, base, begun.commit, request.warnings)
+    return Submitted(new, branch, commit, request.warnings)
 
 
 @contextmanager
@@ -142,7 +139,6 @@ def _located(clone: SessionClone, repository: str) -> Iterator[None]:
 
 
 def _own_remote(here: Path) -> str:
-    """The URL of the remote of this checkout: `origin`, or its only one."""
     root = checkout.find(here).root
     remotes = ask(root, "remote").split()
     name = "origin" if "origin" in remotes or not remotes else remotes[0]
@@ -164,85 +160,34 @@ def _new_id(database: FleetDatabase) -> str:
 
 
 class _Beginning:
-    """The session in the repository: its first snapshot, and its request.
-
-    `commit` is what its branch begins at. Of the `repositories`, the second has all branches and
-    tags, the first may be an excerpt.
-    """
+    """The session in the repository: its first snapshot, and its request."""
 
     def __init__(
-        self,
-        database: FleetDatabase,
-        repositories: tuple[Mirror, Mirror],
-        submission: Submission,
-        session_id: str,
-        commit: str,
-        base: str,
+        self, database: FleetDatabase, mirror: Mirror, submission: Submission, session_id: str
     ) -> None:
-        self.source, self._mirror = repositories
-        self._named = f"{self._mirror.url} {base}"
-        self._database, self.commit, self._base = database, commit, commit
+        self._database, self._mirror = database, mirror
         self._submission, self._session = submission, session_id
 
-    def narrowly(self) -> tuple[Tip, RunRequest] | None:
-        """Create it in a clone with few files. None if others may matter: what is wrong may be that
-        they are missing, so it is looked at again with all of them."""
-        wanted, branch = self._submission, ""
-        words = (wanted.reference, *wanted.given, wanted.drive.agent)
-        for _ in range(2):  # the branch may be there, with other files
-            with excerpt.narrow_clone(self.source, self.commit, branch or self._none) as clone:
-                if not excerpt.choose(clone, words):
-                    return None
-                try:
-                    if not branch:
-                        before, branch = self.commit, self._branch(self._prepared(clone).feature)
-                        if self.commit != before:
-                            continue
-                        clone.head(branch, self.commit)
-                    request = self._created(clone)
-                    if self._looks_beyond(request, clone):
-                        return None
-                    return clone.create(self._session), request
-                except PlaybookError as error:
-                    if isinstance(error, FleetError) or error.code in _CERTAIN:
-                        raise
-                    return None
-        return None
+    def made(self, base: str, named: str) -> tuple[str, Tip, RunRequest]:
+        """The commit that the session begins at, its first snapshot, and what is to be run.
 
-    def wholly(self) -> tuple[Tip, RunRequest]:
-        """Create it in a clone with all files."""
-        self.commit = self._base
-        named = self._named
-        with self.source.for_a_while(self.commit, self._none) as clone, _located(clone, named):
+        It begins at the commit `base` of the branch `named`, or where its own branch is already.
+        """
+        repository, undecided = f"{self._mirror.url} {named}", f"session-{self._session}"
+        with (
+            self._mirror.for_a_while(base, undecided) as clone,
+            _located(clone, repository),
+        ):
             branch = self._branch(self._prepared(clone).feature)
-        with self.source.for_a_while(self.commit, branch) as clone, _located(clone, named):
+            commit = self._mirror.existing(branch) or base
+            clone.fill(commit, branch, commit)
             request = self._created(clone)
-            return clone.create(self._session), request
-
-    def _looks_beyond(self, request: RunRequest, clone: NarrowClone) -> bool:
-        """True if a condition has been asked whose answer depends on more than the clone has."""
-        steps = [step for step in request.tightened.steps if step.autonomy is not Autonomy.SKIP]
-        asked = steps[0].postconditions if steps else ()
-        if conditions.run_checks(asked) or conditions.need_tree(asked):
-            return False  # it has not been asked
-        if any(not conditions.traits(each).artifacts for each in asked):
-            self.source = self._mirror
-            self._base, _ = self.source.base(self._submission.base)
-            return True
-        return any(clone.lacks(conditions.file_of(each)) for each in asked)
-
-    @property
-    def _none(self) -> str:
-        """A branch, until it is known which."""
-        return f"session-{self._session}"
+            return commit, clone.create(self._session), request
 
     def _branch(self, feature: str) -> str:
-        """The session's branch; the commit is that of the branch if it is there.
-
-        By default it is the feature's own, unless another open session of the fleet has it.
-        """
+        """By default the feature's own, unless another open session of the fleet has it."""
         rows = self._database.rows(open_only=True)
-        taken = {row.branch: row.id for row in rows if row.repository == self.source.url}
+        taken = {row.branch: row.id for row in rows if row.repository == self._mirror.url}
         wanted = self._submission.branch or feature
         if self._submission.branch in taken:
             raise GitError(
@@ -251,7 +196,6 @@ class _Beginning:
         if not wanted or wanted in taken:
             wanted = f"{feature.replace('/', '-') or 'session'}-{self._session}"
         require_branch(wanted)
-        self.commit = self.source.existing(wanted) or self.commit
         return wanted
 
     def _prepared(self, clone: SessionClone) -> RunRequest:
@@ -260,7 +204,6 @@ class _Beginning:
         return creation.prepare(store, wanted.reference, wanted.given, fresh=True)
 
     def _created(self, clone: SessionClone) -> RunRequest:
-        """Create the session in its clone, pending, as `start` does in a worktree."""
         store = DiskStore(checkout.find(clone.path))
         store.clock.follow(self._database.now())  # which all machines of the fleet follow
         root, drive = store.checkout.root, self._submission.drive

@@ -20,7 +20,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor import __version__
 from playbook_supervisor.agents import registry
@@ -41,6 +40,7 @@ from playbook_supervisor.fleet.engine.lease import LeaseKeeper, Term, overtaken
 from playbook_supervisor.fleet.engine.outcome import NextState
 from playbook_supervisor.fleet.engine.remotes import repository_name
 from playbook_supervisor.fleet.engine.session_ref import Mirror, SessionClone, Tip
+from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import Lease, State, StoredAnswer
 from playbook_supervisor.fleet.worker_settings import WorkerSettings
 from playbook_supervisor.formats.sanitize import first_line
@@ -56,9 +56,6 @@ from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.disk.files import ensure_folder, remove, require_space
 from playbook_supervisor.system.process.processes import Worker
-
-if TYPE_CHECKING:
-    from playbook_supervisor.fleet.storage.database import FleetDatabase
 
 _CLAIMS = 3  # a former worker's last push may come before a claim
 _MOST_DEATHS = 5  # workers in a row that ended with the session in hand
@@ -104,12 +101,7 @@ class LocalWorker:
     def mirror(self, url: str) -> Mirror:
         """The mirror of a repository. FleetError PB-FLEET-REPOSITORY if it is not served here."""
         mirror = Mirror.of(self.mirrors, url, self.settings.transports)
-        if not self.settings.admits(mirror.url):
-            raise FleetError(
-                "PB-FLEET-REPOSITORY",
-                f"the settings of worker {self.name} do not name the repository",
-                guidance="Add it to `repositories` in worker.yaml.",
-            )
+        self.settings.require_admitted(mirror.url)
         return mirror
 
 
@@ -182,7 +174,6 @@ class _TakeUp:
             settle(lease, answer.gate)
 
     def _claim(self, mirror: Mirror) -> Tip:
-        """The claim, which makes the remote refuse every former worker of the session."""
         if late := self._worker.late.get(self._session):
             late.hurry()
         for _ in range(_CLAIMS):
@@ -368,7 +359,6 @@ class _TakeUp:
         self._tell(f"{became}: {said}" + (f" [{code}]" if code else ""))
 
     def _needs(self, error: PlaybookError) -> str:
-        """The version that the session needs; empty if this error, or this program, is none."""
         if error.code != "PB-STATE-NEWER":
             return ""
         needs = self._keeper.lease.row.needs or (self._tip.version if self._tip else "")
@@ -406,8 +396,6 @@ class _TakeUp:
 
 
 class _Child:
-    """The session in its clone, and the process that drives it."""
-
     def __init__(self, clone: SessionClone, worker: LocalWorker, keeper: LeaseKeeper) -> None:
         self._clone, self._session = clone, keeper.lease.session
         self._worker, self._keeper = worker, keeper
@@ -492,7 +480,6 @@ class _Child:
         return argv
 
     def _isolation(self, snapshot: Snapshot) -> list[str]:
-        """The option for the least isolation here, if the session has less."""
         least, known = self._worker.settings.isolation, snapshot.config.isolation.mode
         return ["--isolation", least] if ISOLATION.index(least) > ISOLATION.index(known) else []
 
@@ -555,7 +542,6 @@ class _Child:
             self._aborting.release()  # a child that was only starting is asked again
 
     def next_state(self) -> NextState:
-        """The state of the session now."""
         tree = self._tree()
         snapshot = tree.look()
         entries = tree.store.journal(self._session).entries

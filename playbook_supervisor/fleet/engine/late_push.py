@@ -10,14 +10,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.fleet.engine import outcome
-
-if TYPE_CHECKING:
-    from playbook_supervisor.fleet.engine.session_ref import Mirror, Tip
-    from playbook_supervisor.fleet.engine.session_tip import Unpushed
+from playbook_supervisor.fleet.engine.session_ref import Mirror, Tip
+from playbook_supervisor.fleet.engine.session_tip import Unpushed
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0  # seconds between two tries while a take-up waits
 _LONGER, _LONGEST_LEFT = 1.25, 30.0  # how they grow once it was left, and to which length
@@ -105,7 +102,6 @@ class LatePush:
         return at or made
 
     def _rests(self, seconds: float) -> bool:
-        """True if there is another try after this pause, which may end early."""
         until = time.monotonic() + seconds
         while not self._is_over() and time.monotonic() < until and not self._woken.wait(_LOOK):
             pass

@@ -10,14 +10,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import FleetError, PlaybookError
+from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import Lease
 from playbook_supervisor.system.process.leash_process import now
-
-if TYPE_CHECKING:
-    from playbook_supervisor.fleet.storage.database import FleetDatabase
 
 SECONDS = 90.0
 """The duration of a lease."""
@@ -109,7 +106,6 @@ class LeaseKeeper:
 
     @property
     def held(self) -> bool:
-        """True if the session may still be driven here."""
         return not self._lost and now() < self.deadline
 
     def require(self) -> None:
@@ -152,9 +148,9 @@ class LeaseKeeper:
             return
         self._renewed, self.deadline = asked, self._term.deadline(asked)
         self.on_renewed(self.deadline)
-        self.cancelled = (renewal.cancel, renewal.cancel_by)
-        if renewal.cancel:
-            self.on_cancel(*self.cancelled)
+        self.cancelled = renewal
+        if renewal[0]:
+            self.on_cancel(*renewal)
 
     def _lose(self) -> None:
         if not self._lost:

@@ -17,8 +17,8 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from playbook_supervisor.errors import FleetError, GitError, PlaybookError
-from playbook_supervisor.fleet.engine.remotes import KNOWN_TRANSPORTS
 from playbook_supervisor.fleet.engine.session_tip import HEADS
+from playbook_supervisor.fleet.worker_settings import KNOWN_TRANSPORTS
 from playbook_supervisor.formats.sanitize import first_line, one_line
 from playbook_supervisor.system.git.git_plumbing import Options, Plumbing, git
 from playbook_supervisor.system.git.git_unattended import PUSH, quiet_ssh, refusal
@@ -108,7 +108,6 @@ class RemoteRefs:
         return found[1].removeprefix(HEADS) if found and found[1].startswith(HEADS) else ""
 
     def now(self, *refs: str) -> dict[str, str]:
-        """The commits that these references of the remote have now; absent ones are left out."""
         pairs = (line.split("\t") for line in self._listed("", *refs).splitlines())
         return {pair[1]: pair[0] for pair in pairs if len(pair) == 2 and pair[1] in refs}
 
@@ -164,7 +163,6 @@ class RemoteRefs:
         raise error
 
     def _after_failure(self, ref: str, done: Completed) -> str:
-        """The commit that the reference has; empty if none. If it is unknown, the push's error."""
         try:
             return self.now(ref).get(ref, "")
         except PlaybookError:

@@ -11,13 +11,9 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from playbook_supervisor.errors import FleetError
+from playbook_supervisor.fleet.worker_settings import DEFAULT_TRANSPORTS, KNOWN_TRANSPORTS
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.system.disk.files import digest
-
-DEFAULT_TRANSPORTS = ("https", "ssh")
-"""The transports of a worker unless its settings say otherwise."""
-KNOWN_TRANSPORTS = (*DEFAULT_TRANSPORTS, "file")
-"""Those that settings can allow. No other is used, least of all `ext`, which starts programs."""
 
 _LONGEST = 1000
 _DIGITS = 12
@@ -66,7 +62,6 @@ def repository_name(address: str) -> str:
 
 
 def _url(address: str) -> tuple[str, str]:
-    """The transport of a URL, and the URL as we write it."""
     found = re.fullmatch(_URL, address)
     scheme, authority, path = found.groups() if found else ("", "", "")
     scheme = scheme.lower()
@@ -96,7 +91,6 @@ def _scp(address: str) -> tuple[str, str]:
 
 
 def _path(address: str, path: str) -> str:
-    """The path without `/` at its end; it may not leave the folder that it begins in."""
     shortened = path.rstrip("/")
     if not shortened:
         raise _refused(address, "it names no repository")

@@ -95,8 +95,7 @@ class Mirror:
     left out.
     """
 
-    cloning: Sequence[str] = ()
-    """More options for the first clone."""
+    _cloning: Sequence[str] = ()  # more options for the first clone
 
     def __init__(
         self, folder: Path, url: str, transports: Sequence[str], *, seconds: float = SECONDS
@@ -173,11 +172,9 @@ class Mirror:
     # ── work trees ──────────────────────────────────────────────────────────────────────────
 
     def begin(self, commit: str, branch: str, path: Path) -> SessionClone:
-        """A clone for a new session: a commit's files, by the user's filters, on a new branch."""
-        with making(SessionClone(self, path)) as clone:
-            clone.head(branch, commit)
-            how = ("read-tree", "-u", "--reset", "HEAD")
-            clone._its_git.ask(*how, **self.remote.options)
+        """A clone for a new session: the files of a commit, on a new branch."""
+        with self._making(path) as clone:
+            clone.fill(commit, branch, commit)
         return clone
 
     @contextmanager
@@ -189,6 +186,17 @@ class Mirror:
                 yield clone
             finally:
                 clone.remove()
+
+    @contextmanager
+    def _making(self, path: Path) -> Iterator[SessionClone]:
+        """A clone without files, to be filled by the block; it goes if that fails."""
+        clone = SessionClone(self, path)
+        try:
+            clone.make()
+            yield clone
+        except BaseException:
+            clone.remove()
+            raise
 
     def clone_to(self, path: Path) -> None:
         """Make a clone there, without files, that shares our objects; its remote is ours."""
@@ -210,13 +218,8 @@ class Mirror:
 
         GitError PB-GIT-FAILED if the tip names a commit that the remote does not have.
         """
-        with making(SessionClone(self, path)) as clone:
-            clone._own.ask("read-tree", "-u", "--reset", tip.commit)
-            clone.head(tip.branch, tip.head)
-            clone._share_index()
-            later = time.time() + _NOT_RACY
-            os.utime(clone._git_dir / "index", (later, later))
-            clone._its_git.ask("read-tree", *(("--reset", "HEAD") if tip.head else ("--empty",)))
+        with self._making(path) as clone:
+            clone.fill(tip.commit, tip.branch, tip.head)
         return clone
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────
@@ -300,7 +303,6 @@ class Mirror:
 
     @property
     def is_filled(self) -> bool:
-        """True if the remote was cloned here."""
         return (self.folder / _READY).exists()
 
     def _prepare(self) -> None:
@@ -322,7 +324,7 @@ class Mirror:
             remove(left)  # of one that was killed
         done = git(
             self.folder.parent,
-            *("clone", "--quiet", "--bare", "--template=", *self.cloning),
+            *("clone", "--quiet", "--bare", "--template=", *self._cloning),
             *("--", self.url, str(beside)),
             protocols=self.remote.transports,
             env=self.remote.environment,
@@ -337,6 +339,25 @@ class Mirror:
                 raise StorageError("PB-IO-WRITE", f"cannot make {self.folder}")
         finally:
             remove(beside)
+
+
+class _Excerpt(Mirror):
+    """The newest commits of all branches, as they are when it is made."""
+
+    _cloning = ("--depth=1", "--no-single-branch", "--no-tags")
+
+    def _fetch(self, *_: str) -> None:
+        self._prepare()
+
+
+@contextmanager
+def excerpt(mirror: Mirror) -> Iterator[Mirror]:
+    """The mirror if this machine has it already, else one without history, for a while."""
+    if mirror.is_filled:
+        yield mirror
+        return
+    with TemporaryDirectory(prefix="playbook-excerpt-") as scratch:
+        yield _Excerpt(Path(scratch, "mirror.git"), mirror.url, mirror.remote.transports)
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,22 +388,28 @@ class SessionClone:
 
     # ── making it ───────────────────────────────────────────────────────────────────────────
 
-    @property
-    def _its_git(self) -> Plumbing:
-        """Git with the clone's own settings; only before an agent has been there."""
-        return Plumbing(self._git_dir, self.path)
-
-    def _make(self) -> None:
+    def make(self) -> None:
         ensure_folder(self.path.parent)
         self._mirror.clone_to(self.path)
         self._made = self._folders()
+        self._link()
 
-    def head(self, branch: str, commit: str) -> None:
-        """Let HEAD be that branch, at that commit."""
+    def fill(self, commit: str, branch: str, head: str) -> None:
+        """Let the files, and the index, be those of a commit, and HEAD a branch, at `head`.
+
+        The clone's index is made of ours, which knows the files' times: git need not read them.
+        """
         require_branch(branch)
+        self._own.ask("read-tree", "-u", "--reset", commit)
         ref = HEADS + branch
         write_atomically(self._git_dir / "HEAD", f"ref: {ref}\n".encode(), durable=False)
-        self._its_git.ask("update-ref", *((ref, commit) if commit else ("-d", ref)))
+        its_git = Plumbing(self._git_dir, self.path)  # its own settings: no agent was here yet
+        its_git.ask("update-ref", *((ref, head) if head else ("-d", ref)))
+        index = self._git_dir / "index"
+        write_atomically(index, read_bytes(self._own.git_dir / "index"), durable=False)
+        later = time.time() + _NOT_RACY
+        os.utime(index, (later, later))
+        its_git.ask("read-tree", *(("--reset", "HEAD") if head else ("--empty",)))
 
     def _link(self) -> None:
         """Make our git directory, whose objects and settings are the mirror's. It is written again
@@ -392,11 +419,6 @@ class SessionClone:
             data = os.fsencode(f"{text}\n")
             write_atomically(self._own.git_dir / name, data, durable=False)
         remove(self._own.git_dir / "index.lock")  # of a git that was ended
-
-    def _share_index(self) -> None:
-        """Give the clone our index, which knows the files' times: git need not read them again."""
-        index = read_bytes(self._own.git_dir / "index")
-        write_atomically(self._git_dir / "index", index, durable=False)
 
     # ── snapshots ───────────────────────────────────────────────────────────────────────────
 
@@ -531,23 +553,10 @@ class SessionClone:
         return heads.branch, heads.published
 
     def _tree(self, sessions: Sequence[str], before: str) -> str:
-        """Write the tree of all files that travel. Errors as `snapshot_tree.write`."""
         self._link()
         folders = [f"{_SESSIONS}/{each}" for each in sessions if SESSION_ID.match(each)]
         tree, self.notices = snapshot_tree.write(self._own, self.path, folders, before)
         return tree
-
-
-@contextmanager
-def making(clone: SessionClone) -> Iterator[SessionClone]:
-    """Make the clone, without files, to be filled by the block; it goes if that fails."""
-    try:
-        clone._make()
-        clone._link()
-        yield clone
-    except BaseException:
-        clone.remove()
-        raise
 
 
 def require_branch(name: str) -> None:

@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Literal
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.sessions.files.manifest import REF_FOLDERS, SESSION_ID
 
-if TYPE_CHECKING:
-    from typing import Literal
+Kind = Literal["claim", "snapshot"]
 
-    Kind = Literal["claim", "snapshot"]
 
 HEADS = "refs/heads/"
 

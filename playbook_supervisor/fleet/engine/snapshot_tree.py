@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 
 from playbook_supervisor.errors import PlaybookError, StorageError
 from playbook_supervisor.formats.sanitize import first_line, printable
@@ -47,19 +46,13 @@ def write(
     if not (kept := index.exists()):
         before = git.ask("hash-object", "-t", "tree", os.devnull).strip()  # nothing
     inside = {folder: names for folder in folders if (names := _files(path, folder))}
-    found: list[tuple[bool, list[str]]] = []
-    beside = Thread(target=lambda: found.append(_ignored(git, path, inside, before)))
-    beside.start()  # adding takes long, and does not need the other index
-    try:
-        done = git(*_ALL)
-    finally:
-        beside.join()
+    ignored, staged = _ignored(git, path, inside, before)
+    done = git(*_ALL)
     if done.returncode not in (0, 1) or done.timed_out:
         if done.timed_out or not kept:
             checked(path, _ALL, done)
         remove(index)  # an agent may have damaged it
         return write(git, path, folders, before)
-    ((ignored, staged),) = found
     if inside and (done.returncode or ignored):
         git.ask("add", "--all", "--force", "--", *inside, *_UNFINISHED)
     for first in range(0, len(staged), _AT_ONCE):

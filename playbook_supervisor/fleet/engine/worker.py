@@ -1,7 +1,6 @@
 """A worker: takes sessions until it is asked to stop, and advances each in a thread.
 
-It looks when it hears of a session, when one is due, and every few seconds. So an idle one costs
-the database a connection that listens, and a statement now and then.
+It looks at the queue again and again, so an idle one costs the database about a statement a second.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.fleet.engine.advance import LocalWorker, advance
 from playbook_supervisor.fleet.engine.lease import Term
+from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import SUSPECT, Lease
 from playbook_supervisor.fleet.storage.taking import Kept
 from playbook_supervisor.fleet.worker_settings import WorkerSettings
@@ -28,11 +27,8 @@ from playbook_supervisor.system.disk.files import ensure_folder, locked, remove
 from playbook_supervisor.system.process.leash_process import now
 from playbook_supervisor.system.process.process_groups import worker_alive
 
-if TYPE_CHECKING:
-    from playbook_supervisor.fleet.storage.arrivals import Arrivals
-    from playbook_supervisor.fleet.storage.database import FleetDatabase
-
-_LOOK = 5.0  # seconds between two looks at the queue, if nothing is heard of it
+_LOOK = 1.2  # seconds between two looks at the queue
+_AWAY = 5.0  # seconds until the database is asked again if it was away
 _SOON = 0.1  # seconds at least, for one that was due but was not to be had
 _FULL = 0.5  # seconds between two looks at whether a slot is free
 _ALONE = "its workers have died: it is taken once the other sessions of this worker have ended"
@@ -74,9 +70,9 @@ def work(
         own, mirrors = stack.enter_context(_folders(name))
         term = Term(settings.lease)
         worker = LocalWorker(name, database, settings, term, own, mirrors, stopping, tell, log)
-        arrivals = stack.enter_context(database.working(settings.pools, settings.slots))
+        database.serve(settings.slots)
         slots = _Slots(worker)
-        _Taker(worker, slots, arrivals).run(drain=drain)
+        _Taker(worker, slots).run(drain=drain)
         if slots.active:
             tell("", f"stopping: {counted(slots.active, 'session')} put back or pushed first")
         slots.wait_until_empty()
@@ -94,8 +90,6 @@ def _until_deaf(say: Callable[[str, str], None]) -> Callable[[str, str], None]:
 
 
 class _Slots:
-    """The sessions that this worker has in hand, each in a thread."""
-
     def __init__(self, worker: LocalWorker) -> None:
         self._worker = worker
         self._turn = threading.Condition()
@@ -133,8 +127,8 @@ class _Slots:
 class _Taker:
     """Takes sessions for the slots that are free, and notices when a drain is over."""
 
-    def __init__(self, worker: LocalWorker, slots: _Slots, arrivals: Arrivals) -> None:
-        self._worker, self._slots, self._arrivals = worker, slots, arrivals
+    def __init__(self, worker: LocalWorker, slots: _Slots) -> None:
+        self._worker, self._slots = worker, slots
         self._database, self._pools = worker.database, worker.settings.pools
         self._kept, self._kept_at = "", 0.0
         self._away = False
@@ -145,7 +139,6 @@ class _Taker:
             if self._kept:
                 self._keep()
             if not self._slots.free(_FULL):
-                self._arrivals.wait(_SOON, stopping)  # what is not heard piles up at the server
                 continue
             try:
                 pause = self._look(drain=drain)
@@ -153,14 +146,14 @@ class _Taker:
                 if not self._away:
                     self._worker.tell("", f"{error.message}; trying again")
                 self._away = True
-                stopping.wait(_LOOK)
+                stopping.wait(_AWAY)
                 continue
             if self._away:
                 self._worker.tell("", "the database is back")
             self._away = False
             if pause is None:
                 return
-            self._arrivals.wait(pause, stopping)
+            stopping.wait(pause)
 
     def _look(self, *, drain: bool) -> float | None:
         """Take a session if one is due; the seconds to wait then, None if a drain is over."""

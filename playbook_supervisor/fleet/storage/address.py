@@ -32,7 +32,6 @@ class Address:
 
     @property
     def shared(self) -> bool:
-        """True if other machines can use the database."""
         return self.file is None
 
 

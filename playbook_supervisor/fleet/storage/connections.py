@@ -57,12 +57,10 @@ class Connection:
         self.used = self.committing = False
 
     def all(self, statement: str, /, **values: Any) -> list[Values]:
-        """The rows that a statement returns."""
         found: list[Values] = self._executed(statement, values).fetchall()
         return found
 
     def one(self, statement: str, /, **values: Any) -> Values | None:
-        """The first row; None if there is none."""
         found: Values | None = self._executed(statement, values).fetchone()
         return found
 
@@ -124,7 +122,6 @@ class Connections:
                     self._give_back(held)
 
     def close(self) -> None:
-        """Close the idle connections, and those in use as they are given back."""
         with self._turn:
             self._closed = True
             idle, self._idle = self._idle, []

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
-from playbook_supervisor.fleet.storage import tables, taking, transactions, upkeep
+from playbook_supervisor.fleet.storage import tables, taking, transactions
 from playbook_supervisor.fleet.storage.address import Address
-from playbook_supervisor.fleet.storage.arrivals import Arrivals
 from playbook_supervisor.fleet.storage.connections import Connections
 from playbook_supervisor.fleet.storage.rows import OPEN, Row
 from playbook_supervisor.fleet.storage.transactions import Transaction
@@ -77,22 +75,15 @@ class FleetDatabase:
     def close(self) -> None:
         self._connections.close()
 
-    @contextmanager
-    def working(self, pools: Sequence[str], slots: int) -> Iterator[Arrivals]:
-        """News of sessions that a worker of these pools can take. It has a connection for each of
-        its slots from now on, and one to spare."""
+    def serve(self, slots: int) -> None:
+        """Have a connection for each slot of a worker from now on, and one to spare."""
         self._connections.most = slots + 1
-        arrivals = Arrivals(self.address, pools)
-        try:
-            yield arrivals
-        finally:
-            arrivals.close()
 
     submit = _method(transactions.submit)
-    stamp = _method(upkeep.stamp, single=True)
+    stamp = _method(transactions.stamp, single=True)
     now = _method(transactions.clock, single=True)
-    old = _method(upkeep.old, single=True)
-    prune = _method(upkeep.prune)
+    old = _method(transactions.old, single=True)
+    prune = _method(transactions.prune)
 
     take_next = _method(taking.take_next)
     keep = _method(taking.keep, single=True)
@@ -130,7 +121,7 @@ class FleetDatabase:
     def restore(self, rows: Iterable[Row]) -> int:
         """Write what the repositories say: unknown sessions, and those of which the database knows
         a lower epoch. Unfinished ones are queued. The number of sessions that were written."""
-        return sum(self._run(lambda tx, row=row: upkeep.restore(tx, row)) for row in rows)  # type: ignore[misc]
+        return sum(self._run(lambda tx, row=row: transactions.restore(tx, row)) for row in rows)  # type: ignore[misc]
 
     def _run(self, work: Callable[[Transaction], Result], *, single: bool = False) -> Result:
         return self._connections.carry_out(

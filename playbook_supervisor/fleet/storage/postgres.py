@@ -1,4 +1,4 @@
-"""PostgreSQL: connections that do not wait for ever, and news of sessions that can be taken."""
+"""PostgreSQL: connections that do not wait for ever."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def connect(address: Address, until: Callable[[], float]) -> psycopg.Connection[
 
 
 def unbounded(address: Address) -> psycopg.Connection[Any]:
-    """A connection whose statements may take any time, and that may listen."""
+    """A connection whose statements may take any time."""
     return psycopg.connect(address.url, **_settings(address))
 
 

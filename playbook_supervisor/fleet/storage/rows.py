@@ -7,14 +7,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import Any
 
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
-
-if TYPE_CHECKING:
-    from typing import Any
 
 _LONGEST = 65_536  # characters
 _CHOICE = rf"{'|'.join(Resolution)}|{Resolution.BACK} to [a-z0-9][a-z0-9-]*"
@@ -107,14 +104,6 @@ class Lease:
     epoch: int
     worker: str
     row: Row
-
-
-@dataclass(frozen=True, slots=True)
-class Renewal:
-    """The words and the author of a cancellation, which a renewed lease brings; else empty."""
-
-    cancel: str
-    cancel_by: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,6 @@ from playbook_supervisor.system.disk.files import ensure_folder, locked, write_a
 VERSION = 2
 """The version of this schema. A database that is two versions ahead needs a newer program."""
 
-CHANNEL = "playbook_fleet"
-"""Where PostgreSQL tells the pool of each session whose state has changed."""
-
 _LOCK = 0x706C6179  # of PostgreSQL, for all who migrate
 _AGAIN = 0.2  # seconds
 _BUSY = 30.0  # seconds that another process may lock the file
@@ -39,7 +36,6 @@ _TABLES = {
         "gate": _TEXT,
         "choices": "TEXT NOT NULL DEFAULT '[]'",
         "priority": _NUMBER,
-        "job": _NUMBER,  # of version 1 alone, as `looked_at`
         "epoch": _NUMBER,
         "worker": _TEXT,
         "lease_until": _NUMBER,
@@ -47,7 +43,7 @@ _TABLES = {
         "failures": _NUMBER,
         **dict.fromkeys(("error", "said", "after", "submitted_by"), _TEXT),
         **dict.fromkeys(("created_at", "changed_at", "due_at", "released"), _NUMBER),
-        **dict.fromkeys(("looked_at", "retry", "deaths", "since"), _NUMBER),
+        **dict.fromkeys(("retry", "deaths", "since"), _NUMBER),
     },
     "answer": {
         **dict.fromkeys(("session", "gate"), "TEXT NOT NULL"),
@@ -64,7 +60,7 @@ _TABLES = {
 }
 _KEYS = {"answer": ', PRIMARY KEY ("session", "gate")'}
 _INDEXES = {"session_state": "session (state)", "session_after": 'session ("after")'}
-COLUMNS = ", ".join(f'"{name}"' for name in _TABLES["session"] if name not in ("job", "looked_at"))
+COLUMNS = ", ".join(f'"{name}"' for name in _TABLES["session"])
 """The columns of a `Row`."""
 
 # An answer is its writer's, for one gate: the server says by which role and when it was given, and
@@ -82,29 +78,12 @@ _OF_SERVER = (
     RETURN NEW; END $$""",
     """CREATE OR REPLACE TRIGGER own_role BEFORE INSERT OR UPDATE ON fleet.answer
     FOR EACH ROW EXECUTE FUNCTION fleet.own_role()""",
-    f"""CREATE OR REPLACE FUNCTION fleet.tell_pool() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    PERFORM pg_notify('{CHANNEL}', pool) FROM fleet.session
-        WHERE id = NEW.id OR ("after" = NEW.id AND NEW.state = 'completed');
-    RETURN NULL; END $$""",
-    """CREATE OR REPLACE TRIGGER tell_new_session AFTER INSERT ON fleet.session
-    FOR EACH ROW EXECUTE FUNCTION fleet.tell_pool()""",
-    """CREATE OR REPLACE TRIGGER tell_state AFTER UPDATE OF state, due_at ON fleet.session
-    FOR EACH ROW WHEN (NEW.state <> 'running'
-        AND (NEW.state <> OLD.state OR NEW.due_at < OLD.due_at))
-    EXECUTE FUNCTION fleet.tell_pool()""",
 )
 _OF_FILE = (
     f"""CREATE TRIGGER IF NOT EXISTS fleet_answer_stays BEFORE UPDATE ON fleet_answer
     WHEN NOT NEW.journaled OR ({_GIVEN_NEW}) IS NOT ({_GIVEN_OLD})
     BEGIN SELECT RAISE(ABORT, 'an answer is not changed after it was given'); END""",
 )
-# The limits of version 1, whose queue was another package's.
-_FORMER_LIMITS = """
-    INSERT INTO fleet.pool (name, in_all, per_repository, starts, seconds)
-    SELECT name, concurrency, CASE WHEN partition_concurrency < COALESCE(concurrency, 1000000)
-        THEN partition_concurrency END, rate_limit_max, rate_limit_period_sec FROM {queues}
-    WHERE concurrency IS NOT NULL OR partition_concurrency < 1000000 OR rate_limit_max IS NOT NULL
-    ON CONFLICT DO NOTHING"""
 
 
 # ── the version ─────────────────────────────────────────────────────────────────────────────
@@ -160,7 +139,8 @@ def _alone(connection: Connection) -> Iterator[None]:
     if not connection.server:
         yield
         return
-    while not _truth(connection, "SELECT pg_try_advisory_lock(:lock) AS it", lock=_LOCK):
+    lock = "SELECT 1 AS it WHERE pg_try_advisory_lock(:lock)"
+    while connection.one(lock, lock=_LOCK) is None:
         time.sleep(_AGAIN)
     try:
         yield
@@ -174,13 +154,7 @@ def _number(connection: Connection) -> int:
     return number if isinstance(number, int) else 0
 
 
-def _truth(connection: Connection, question: str, **values: object) -> bool:
-    found = connection.one(question, **values)
-    return bool(found and found["it"])
-
-
 def _columns(connection: Connection, table: str) -> set[str]:
-    """The columns that the table has; none if it is not there."""
     if connection.server:
         query = """SELECT column_name AS name FROM information_schema.columns
             WHERE table_schema = 'fleet' AND table_name = :name"""
@@ -207,10 +181,8 @@ def _make_file(address: Address) -> None:
 
 
 def _create(connection: Connection) -> None:
-    """Create what is missing, in the caller's transaction."""
     if connection.server:
         connection.run("CREATE SCHEMA IF NOT EXISTS fleet")
-    limits_are_known = bool(_columns(connection, "pool"))
     for table, columns in _TABLES.items():
         known = _columns(connection, table)
         if not known:
@@ -224,16 +196,5 @@ def _create(connection: Connection) -> None:
         connection.run(f"CREATE INDEX IF NOT EXISTS {prefix}{name} ON fleet.{what}")
     for statement in _OF_SERVER if connection.server else _OF_FILE:
         connection.run(statement)
-    if not limits_are_known:
-        _take_over_limits(connection)
     connection.run("DELETE FROM fleet.version")
     connection.run("INSERT INTO fleet.version (number) VALUES (:number)", number=VERSION)
-
-
-def _take_over_limits(connection: Connection) -> None:
-    if connection.server:
-        there, queues = "SELECT to_regclass('dbos.queues') IS NOT NULL AS it", "dbos.queues"
-    else:
-        there, queues = "SELECT count(*) AS it FROM pragma_table_info('queues')", "queues"
-    if _truth(connection, there):
-        connection.run(_FORMER_LIMITS.format(queues=queues))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from playbook_supervisor.errors import FleetError, GitError, StateError
 from playbook_supervisor.fleet.storage.connections import NOW, Connection, Values
@@ -19,7 +19,6 @@ from playbook_supervisor.fleet.storage.rows import (
     OPEN,
     Lease,
     NewSession,
-    Renewal,
     Row,
     State,
     StoredAnswer,
@@ -29,9 +28,6 @@ from playbook_supervisor.fleet.storage.tables import COLUMNS
 from playbook_supervisor.formats.sanitize import first_line, one_line, printable
 from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions.files.manifest import valid_id
-
-if TYPE_CHECKING:
-    from typing import Any
 
 _SAID = 500  # characters
 _LONGEST = 20_000  # characters of an answer
@@ -120,11 +116,9 @@ class Transaction:
         return self.change(row, **free | changes)
 
     def queue(self, row: Row, **changes: object) -> Row:
-        """Queue such a session."""
         return self.let_go(row, state=State.QUEUED, **changes)
 
     def ours(self, lease: Lease) -> Row | None:
-        """The locked row if no one has taken a newer lease."""
         row = self.find(lease.session)
         return row if row is not None and row.epoch == lease.epoch else None
 
@@ -146,7 +140,6 @@ class Transaction:
         return self.connection.one(query + condition, session=session_id, gate=gate)
 
     def unjournaled(self, session_id: str, gate: str) -> Values | None:
-        """The answer to that gate that no worker has journaled."""
         return self.answer_to(session_id, gate, "NOT journaled")
 
 
@@ -163,7 +156,6 @@ def words(texts: Sequence[str]) -> str:
 
 
 def _sentence(text: str) -> str:
-    """A text as it is stored: one line without control characters."""
     return one_line(text, _SAID)
 
 
@@ -195,8 +187,11 @@ def take(tx: Transaction, session_id: str, worker: str, seconds: float) -> Lease
     return None if row is None else Lease(session_id, row.epoch, worker, row)
 
 
-def renew(tx: Transaction, lease: Lease, seconds: float) -> Renewal | None:
-    """Let the lease last that long from now. None if it has lapsed or another has it."""
+def renew(tx: Transaction, lease: Lease, seconds: float) -> tuple[str, str] | None:
+    """Let the lease last that long from now. None if it has lapsed or another has it.
+
+    The result has the words and the author of a cancellation, or empty texts.
+    """
     found = tx.connection.one(
         f"""UPDATE fleet.session SET lease_until = {after(seconds)}
         WHERE id = :id AND epoch = :epoch AND worker = :worker AND state = 'running'
@@ -207,7 +202,7 @@ def renew(tx: Transaction, lease: Lease, seconds: float) -> Renewal | None:
     )
     if found is None:
         return None
-    return Renewal(_sentence(str(found["cancel"])), _sentence(str(found["cancel_by"])))
+    return _sentence(str(found["cancel"])), _sentence(str(found["cancel_by"]))
 
 
 def lift_epoch(tx: Transaction, lease: Lease, epoch: int) -> Lease | None:
@@ -308,7 +303,6 @@ def need(tx: Transaction, lease: Lease, version: str) -> bool:
 
 
 def _pause(failures: int) -> float:
-    """Seconds until the next attempt, after that many failures in a row."""
     base = min(_FIRST_PAUSE * 2.0 ** (failures - 1), _LONGEST_PAUSE)
     return base * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - no secret
 
@@ -487,3 +481,76 @@ def _second(session_id: str, gate: str) -> FleetError:
         "PB-FLEET-ANSWERED",
         f"gate {first_line(gate, 60)} of session {session_id} was answered already",
     )
+
+
+# ── rows as a whole ─────────────────────────────────────────────────────────────────────────
+
+
+def stamp(tx: Transaction) -> tuple[int, ...]:
+    """Numbers that differ after every change of the rows but the renewal of a lease."""
+    found = tx.connection.one(
+        """SELECT count(*) AS number, sum(CASE WHEN state = 'running' THEN 1 ELSE 0 END) AS at_work,
+        sum(CASE WHEN state = 'queued' THEN 1 ELSE 0 END) AS queued,
+        sum(length(cancel)) AS cancels, sum(epoch) AS epochs, sum(released) AS released,
+        sum(failures) AS failures, sum(due_at) AS due,
+        max(CASE WHEN state = 'running' THEN 0 ELSE changed_at END) AS changed FROM fleet.session"""
+    )
+    return tuple(int(each or 0) for each in (found or {}).values())
+
+
+def restore(tx: Transaction, row: Row) -> bool:
+    """Write what git says of a session, if the database does not know it or knows a lower epoch."""
+    try:
+        known = tx.find(row.id)
+    except FleetError:  # a damaged row
+        tx.connection.run("DELETE FROM fleet.session WHERE id = :id", id=row.id)
+        known = None
+    ready = row.state in (State.QUEUED, State.RUNNING) or (
+        row.state is State.WAITING and tx.unjournaled(row.id, row.gate) is not None
+    )
+    told = {"gate": row.gate, "choices": words(row.choices), "epoch": row.epoch}
+    told |= {"released": row.epoch, "state": State.QUEUED if ready else row.state}
+    if known is None:
+        _insert(tx, row)
+        tx.update(row.id, told)
+    elif known.epoch < row.epoch and not _held(tx, known):
+        tx.let_go(known, **told)
+    else:
+        return False
+    return True
+
+
+def old(tx: Transaction, before: int) -> list[Row]:
+    """The ended sessions that have not changed since then and that no open one comes after."""
+    found, _ = tx.select(
+        """state IN :ended AND changed_at < :before AND id NOT IN (
+        SELECT "after" FROM fleet.session WHERE state IN :open AND "after" <> '')""",
+        ended=ENDED,
+        open=OPEN,
+        before=before,
+    )
+    return found
+
+
+def prune(tx: Transaction, before: int) -> list[str]:
+    """Remove the rows and answers of `old` sessions; their ids."""
+    ids = [row.id for row in old(tx, before)]
+    if ids:
+        tx.connection.run("DELETE FROM fleet.session WHERE id IN :ids", ids=ids)
+        tx.connection.run("DELETE FROM fleet.answer WHERE session IN :ids", ids=ids)
+    return ids
+
+
+def _insert(tx: Transaction, row: Row) -> None:
+    kept = {"id", "repository", "branch", "playbook", "feature", "pool", "priority"}
+    values = {name: value for name, value in as_mapping(row).items() if name in kept}
+    tx.connection.run(
+        f"""INSERT INTO fleet.session ({", ".join(values)}, state, created_at, changed_at, since)
+        VALUES ({", ".join(f":{name}" for name in values)}, 'queued', :created_at, {NOW}, {NOW})""",
+        **values,
+        created_at=row.created_at or clock(tx),
+    )
+
+
+def _held(tx: Transaction, row: Row) -> bool:
+    return row.state is State.RUNNING and row.lease_until >= clock(tx)

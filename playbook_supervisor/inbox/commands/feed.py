@@ -113,7 +113,6 @@ class Feed:
         return None
 
     def one_of_each(self) -> list[Row]:
-        """A session of each repository that has any."""
         with self._lock:
             return [rows[0] for rows in self._rows.values() if rows]
 
@@ -157,7 +156,6 @@ class Feed:
             self._rows.pop(repository.key, None)
 
     def _arrange(self) -> tuple[str, ...]:
-        """Sort all sessions into a new listing; the topics of those that differ from the last."""
         rows: list[AnyRow] = [row for each in self._rows.values() for row in each]
         rows += [row for place in self.places.values() for row in place.rows]
         rows = [row for row in rows if row.open or _is_of_today(row.since)]

@@ -58,13 +58,11 @@ class GateFacts:
 
     @property
     def questions(self) -> tuple[Mapping[str, object], ...]:
-        """The questions of an agent, if it asks some: each with its options."""
         asked = self.record.request.get("questions")
         return tuple(asked) if isinstance(asked, list | tuple) else ()
 
     @property
     def call(self) -> ExactCall | None:
-        """The exact call that an agent wants to make, if it asks for a permission."""
         if self.record.reason is not GateReason.PERMISSION:
             return None
         return _call(str(self.record.request.get("input", "")))

@@ -45,7 +45,6 @@ class Row:
 
     @property
     def section(self) -> str:
-        """The section of the list: `waiting`, `working`, `idle` or `ended`."""
         if self.seen.gate is not None:
             return "waiting"
         if not self.open:
@@ -69,7 +68,6 @@ class Row:
 
     @property
     def topic(self) -> str:
-        """The name under which changes of this session are told."""
         return f"{self.key}/{self.session_id}"
 
 
@@ -139,7 +137,6 @@ def _folders(here: Checkout) -> Iterator[Path]:
 
 
 def _below(path: str, place: Path) -> list[str] | None:
-    """The names from the place down to the file; None if it is elsewhere."""
     above = str(place)
     if path == above:
         return []

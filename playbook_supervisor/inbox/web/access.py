@@ -33,7 +33,6 @@ class Visitor:
 
     @property
     def shown(self) -> str:
-        """The name for the page."""
         return self.name.partition(" <")[0] or _OWNER
 
 
@@ -93,7 +92,6 @@ class Access:
         return link(self.site.origin, token)
 
     def visitor(self, cookies: Mapping[str, str]) -> Visitor | None:
-        """Whose browser has sent these cookies."""
         if not (token := cookies.get(self.site.cookie, "")):
             return None
         digest = register.digest_of(token)
@@ -113,7 +111,6 @@ class Access:
         return person.name if person else None
 
     def enter(self, token: str, browser: str, now: int) -> tuple[str, str] | None:
-        """Use up a link: the cookie's value and the person's name. None if it is not valid."""
         with self._lock:
             if self._is_owners(token):
                 self._link, cookie = "", register.new_token()

@@ -92,7 +92,6 @@ class InboxApp:
         self.broker = Broker()
 
     def app(self) -> Gatekeeper:
-        """The ASGI application."""
         routes = [
             Route("/", self._listing),
             Route("/gate/{key}/{session}", self._gate, methods=["GET", "POST"]),
@@ -240,7 +239,6 @@ class InboxApp:
             admission.require_person_anywhere(who)
 
     def _visitor(self, request: Request) -> Visitor:
-        """Whose browser it is. UnknownError."""
         found = self._access.visitor(cookies_of(request.headers))
         if found is not None:
             return found
@@ -280,7 +278,6 @@ def _page(text: str, status: int = 200) -> Response:
 def _closed(
     row: Row, meant: str, visitor: Visitor, refusal: PlaybookError | None, sent: str
 ) -> Response:
-    """The page of a gate that is not open: what became of it, and of the answer that was sent."""
     gate = gate_facts.gate_of(view_of(row.seen), meant)
     lines = [refusal.message] if refusal and refusal.code != "PB-STATE-CHANGED" else []
     if gate is not None and gate.answered_at is not None:

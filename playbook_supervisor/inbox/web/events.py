@@ -46,7 +46,6 @@ class Broker:
         return len(self._listeners)
 
     def tell(self, topics: Collection[str]) -> None:
-        """Tell everyone that these sessions have changed."""
         for news, untold in self._listeners.items():
             untold.update(topics)
             if topics:
@@ -58,7 +57,6 @@ class Broker:
             news.set()
 
     def close(self) -> None:
-        """End all streams, so that the server can stop."""
         self.closed = True
         self.look_again()
 
@@ -159,7 +157,6 @@ class _Reader:
             first = False
 
     def _read_often(self) -> None:
-        """For a while, without being told what was written."""
         self._feed.note(f"{_LATE}: {first_line(self._unwatched, 200)}. {_CURE}")
         until = time.monotonic() + _UNWATCHED
         while not self._stop.wait(_POLLED) and time.monotonic() < until:
@@ -199,7 +196,6 @@ class _Reader:
         return (*self._feed.folders(), *((own,) if own.is_dir() else ()))
 
     def _read(self, written: Collection[str] | None = None) -> tuple[str, ...]:
-        """Read what was written, or all, and tell everyone."""
         topics = self._feed.poll(written)
         self._tell(topics)
         return topics

@@ -69,7 +69,6 @@ class Rates:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, client: str) -> bool:
-        """Count one request; False if it is one too many."""
         now = time.monotonic()
         left, at = self._left.pop(client, (self._burst, now))
         left = min(left + (now - at) * self._rate, self._burst)

@@ -40,7 +40,6 @@ class Listen:
 
     @property
     def local(self) -> bool:
-        """True if only this machine can connect."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -48,7 +47,6 @@ class Listen:
 
     @property
     def unspecified(self) -> bool:
-        """True if it is no address that people can use."""
         try:
             return ipaddress.ip_address(self.host).is_unspecified
         except ValueError:  # a name
