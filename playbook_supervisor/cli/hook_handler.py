@@ -71,7 +71,6 @@ def handle(payload: object) -> int:
 
 
 def _with_slash_commands(message: str) -> str:
-    """The message with the names that commands have at the client's prompt."""
 
     def typed(found: re.Match[str]) -> str:
         command, session, option = found.groups(default="")

@@ -202,7 +202,6 @@ def _length(store: DiskStore, session_id: str) -> tuple[int, bool]:
 
 
 def _is_as_new(copy: DiskStore, lost: DiskStore, session_id: str) -> bool:
-    """True if the copy says what the removed worktree wrote last."""
     if copy.drives(session_id):
         return True
     try:
@@ -274,7 +273,6 @@ def _look(store: DiskStore, session_id: str) -> SessionOverview:
 
 
 def _refused(store: DiskStore, manifest: Manifest) -> StateError | None:
-    """The error with which commands refuse it: unproved, an older copy, or on another branch."""
     session_id = manifest.session_id
     if manifest.status not in (*OPEN, SessionStatus.FAILED):
         return None
@@ -292,7 +290,6 @@ def _refused(store: DiskStore, manifest: Manifest) -> StateError | None:
 
 
 def _written_end(store: DiskStore, session_id: str) -> Manifest | None:
-    """The last record of a worktree that was removed by hand, if the session had ended."""
     written = store.written_manifest(session_id)
     return written if written and written.status not in OPEN else None
 

@@ -172,7 +172,6 @@ def _may_be_id(word: str) -> bool:
 
 
 def _is_here(named: str) -> bool:
-    """True if a worktree of this repository drives the session, or several may be meant."""
     try:
         here = locate.store()
     except StateError:  # no repository

@@ -87,14 +87,12 @@ def stamp(ms: int) -> str:
 
 
 def _printable(value: object) -> object:
-    """Our own markup unchanged; other text without control characters."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
         return printable(value, keep_newlines=True)
     return value
 
 
 def _prose(sentence: str) -> Markup:
-    """A sentence, with the text between backticks as code."""
     shown = str(escape(printable(sentence, keep_newlines=True)))
     return Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", shown))  # noqa: S704 - escaped above
 
@@ -107,7 +105,6 @@ def _step(entry: Entry, view: SessionView) -> Step | None:
 
 
 def _command(entry: Entry, view: SessionView) -> str:
-    """The command as it was typed, with the values of the args and the item."""
     if (step := _step(entry, view)) is None:
         return ""
     typed, head = f"{step.command} {step.args}", view.seen.manifest

@@ -128,7 +128,6 @@ class _Seen:
     retries: Mapping[str, int]
 
     def runs(self, within: str) -> dict[str, StepRun]:
-        """Step → its last attempts, of the session that works for the attempt `within`."""
         own: dict[str, list[Entry]] = {}
         for id_, entry in self.attempts.items():
             if id_.rpartition("/")[0] == within:
@@ -139,7 +138,6 @@ class _Seen:
 def _rows(
     step: Step, run: StepRun | None, snapshot: Snapshot | None, seen: _Seen, within: str
 ) -> Iterator[Row]:
-    """The row of a step, and those of the child session that works for it unless that is done."""
     depth = within.count("/") + 1 if within else 0
     if run is None:
         yield Row("·", "due", step.id, words=first_line(step.title), depth=depth)
@@ -153,7 +151,6 @@ def _rows(
 
 
 def _child_rows(entry: Entry, snapshot: Snapshot | None, seen: _Seen, within: str) -> Iterator[Row]:
-    """The steps of a child: while it is open, as its playbook plans them."""
     place = f"{within}/{entry.id}".lstrip("/")
     child = snapshot.children.get(entry.id) if snapshot is not None else None
     runs = seen.runs(place)

@@ -98,7 +98,6 @@ def sheets(metrics: Metrics) -> Iterator[Sheet]:
 
 
 def _names(steps: Sequence[Figures]) -> list[str]:
-    """The names of steps, with the playbook if there are several, and the items of a loop."""
     several = len({step.playbook for step in steps}) > 1
     names = (f"{step.playbook} {step.name}" if several else step.name for step in steps)
     return [
@@ -146,7 +145,6 @@ def _waits(gates: Sequence[WaitTimes]) -> Rows:
 
 
 def _spreads(spreads: Sequence[DurationStats | None]) -> Sequence[tuple[str, ...]]:
-    """Median, 90th percentile and total of each row, in one unit for each column."""
     columns = (
         [None if each is None else getattr(each, key) for each in spreads]
         for key in ("median", "p90", "total")

@@ -178,7 +178,6 @@ def _limits(limits: Limits) -> str:
 
 
 def _failing(planned: PlannedStep) -> str:
-    """The reaction to a failure; empty if the session just stops."""
     who, step = _who(planned), planned.step
     then = _by_policy(step.error_policy, who)
     if step.escalation_triggers and step.error_policy != ErrorPolicy.GATE:
@@ -214,7 +213,6 @@ def _who(planned: PlannedStep) -> str:
 
 
 def _gate(planned: PlannedStep, mode: Mode) -> str:
-    """When the step waits for a human; empty if only a failure can cause that."""
     who, step = _who(planned), planned.step
     required = required_before(step, planned.asks_for)
     alone = mode is Mode.AUTONOMOUS and not planned.people

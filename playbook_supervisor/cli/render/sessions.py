@@ -82,7 +82,6 @@ def isolated(isolation: str) -> str:
 
 
 def _stale(seen: SessionOverview) -> Iterator[str]:
-    """The ways to continue without running again what an older copy does not know."""
     manifest = seen.manifest
     assert manifest is not None  # noqa: S101 - a stale one was read
     place = relpath(seen.store.checkout.main_root / manifest.worktree)
@@ -116,7 +115,6 @@ def _state(seen: SessionOverview, now: int) -> str:
 
 
 def _location(seen: SessionOverview) -> str:
-    """The path to the session's worktree, unless it is the current one."""
     here = Path.cwd()
     return "" if here.is_relative_to(seen.root) else f"  in {relpath(seen.root, here)}"
 

@@ -268,7 +268,6 @@ def _journaled(snapshot: Snapshot, within: str = "") -> Iterator[tuple[str, Entr
 
 
 def _due(snapshot: Snapshot, within: str = "") -> dict[str, Entry]:
-    """The attempts of the due phases of the session and its children, by their ids."""
     found = {f"{within}{entry.id}": entry for entry in snapshot.state.entries}
     for place, child in snapshot.children.items():
         found |= _due(child, f"{within}{place}/")

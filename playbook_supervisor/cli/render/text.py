@@ -76,7 +76,6 @@ def event_line(event: Event, snapshot: Snapshot, now: int) -> str:
 
 
 def _started(snapshot: Snapshot, step: Step) -> str:
-    """A slash command without its arguments, any other command with its values."""
     if step.namespace == SLASH:
         return step.command
     return first_line(shown(step.command, arg_values(snapshot, step)))
@@ -91,7 +90,6 @@ def _answered(event: Event) -> str:
 
 
 def _by_answer(entry: Entry) -> bool:
-    """True if an answer settled the attempt, and not the work after it."""
     return bool(entry.gates) and entry.gates[-1].answered_at == entry.completed_at
 
 

@@ -374,7 +374,6 @@ def answer(
 
 
 def _with_waiting_sessions(error: StateError, cwd: Path | None) -> StateError:
-    """The error, with guidance to the sessions of any worktree that wait at a gate."""
     if error.code not in ("PB-STATE-NO-SESSION", "PB-STATE-NO-GATE"):
         return error
     manifests = (seen.manifest for seen in overview.sessions(locate.store(cwd)))
@@ -394,7 +393,6 @@ def _names_session(word: str, cwd: Path | None) -> bool:
 
 
 def _notice(store: DiskStore, session_id: str) -> str:
-    """A note on the settings once an answer is recorded; no error can undo that."""
     try:
         told, _ = settings_in_force.difference(store.checkout.root, store.pinned(session_id))
     except PlaybookError as error:
@@ -480,7 +478,6 @@ def as_started(drive: DriveOptions, store: DiskStore, request: RunRequest) -> Dr
 
 
 def _as_before(drive: DriveOptions, known: Driver, root: Path) -> DriveOptions:
-    """The options that a person gives now, and for the rest those that the session remembers."""
     return replace(
         drive,
         agent=drive.agent or registry.with_absolute_path(known.agent, root),
@@ -499,7 +496,6 @@ def _told_settings(
     *,
     accept: bool = False,
 ) -> Config:
-    """The settings in force; a person is told how the project's differ, and may take them."""
     store, session_id = tree.store, tree.id
     driver_lock.require_no_runner(tree.private)
     pinned, missed = settings_in_force.pin_missing(store, session_id)
@@ -540,7 +536,6 @@ def _with_absent_people(observer: Observer, tree: SessionTree, config: Config) -
 
 
 def _let_go(snapshot: Snapshot) -> Snapshot:
-    """With what a person has to know of a session that was ended or left."""
     snapshot = locate.with_store_notices(snapshot)
     now = snapshot.store.standing(snapshot.session_id)
     if not now.instead:

@@ -290,7 +290,6 @@ def _now(condition: str, workspace: conditions.Workspace) -> Probed:
 
 
 def _provider(condition: str, now: Mapping[str, Probed], earlier: list[Step]) -> str:
-    """The step that provides a condition that does not hold yet; empty if it holds or none does."""
     if now[condition].held:
         return ""
     return next((step.id for step in reversed(earlier) if condition in step.postconditions), "")
@@ -308,7 +307,6 @@ def _missing(phases: tuple[tuple[PlannedStep, ...], ...]) -> Iterator[str]:
 
 
 def _unprovable(phases: tuple[tuple[PlannedStep, ...], ...]) -> Iterator[str]:
-    """Postconditions that cannot be checked now, so that people learn it before an hour's run."""
     for planned in (each for phase in phases for each in phase):
         for probed in planned.postconditions:
             if probed.answer is Answer.ERROR:

@@ -256,7 +256,6 @@ def _merge(root: Path, path: str, merge: Merge, record: Installation) -> Action:
 
 
 def _generated(root: Path, path: str, why: str, differs: Callable[[], bool]) -> Action:
-    """The action for a file that is made from others; `why` if it is made anew."""
     if hindered := obstacle(root, path):
         return Action(path, "conflict", hindered)
     if not (root / path).exists():

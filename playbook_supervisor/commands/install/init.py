@@ -133,7 +133,6 @@ class _Plan:
         return changes.current_fingerprint(self._root, path) == fingerprint(content)
 
     def _deleted(self, path: str) -> str:
-        """The path of an installed file that is not there. ArgumentError for any other."""
         if path not in self._shipped and path not in _ALWAYS_WRITTEN:
             named = [each for each in self._shipped if path in (Path(each).name, Path(each).stem)]
             meant = f"; did you mean {named[0]}?" if named else suggestion(path, self._shipped)

@@ -172,7 +172,6 @@ def view_of(seen: SessionOverview) -> SessionView:
 
 
 def _committed(store: DiskStore, session_id: str) -> SessionView | None:
-    """The session as the branch has it, here or fetched, that committed its files last."""
     if not SESSION_ID.match(session_id):
         return None
     since = earliest_beginning(session_id)

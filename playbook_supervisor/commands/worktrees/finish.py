@@ -174,7 +174,6 @@ def _with_worktrees(store: DiskStore) -> list[str]:
 
 
 def _left_branch(cwd: Path | None, session: str) -> FinishPlan | None:
-    """The plan for a session of which only its branch is left here, by what that branch says."""
     store = locate.store(cwd)
     main, session_id = store.checkout.main_root, locate.named(store, session)
     if not SESSION_ID.match(session_id):
@@ -189,7 +188,6 @@ def _left_branch(cwd: Path | None, session: str) -> FinishPlan | None:
 
 
 def _driving(store: DiskStore, session_id: str) -> DiskStore:
-    """The store of the worktree that drives the session, which may have lost its files."""
     here = store.checkout
     lost = [DiskStore(each) for each in checkout.lost_worktrees(here)]
     linked = [each for each in overview.stores(store) if each.checkout.root != here.main_root]
@@ -236,7 +234,6 @@ def _leaving(
     tip: MergeTarget,
     removed: str,
 ) -> Leaving:
-    """The files that go and those that stay when `removed` is removed, the branch or nothing."""
     stays = [*targets.targets, *([merged.into] if merged else []), *([] if removed else [tip])]
     here = store.checkout.root if store else None
     branches = {each.path: each.branch for each in gitpython.worktrees(main)}
@@ -326,7 +323,6 @@ def _merged_here(main: Path, targets: MergeTargets, commit: str) -> Merged | Non
 
 
 def _open_sessions(store: DiskStore, without: str = "") -> Iterator[str]:
-    """The sessions of the worktree that are open or driven, but not `without`."""
     for name in open_here(store):
         if name == without:
             continue
@@ -349,7 +345,6 @@ def _open_sessions(store: DiskStore, without: str = "") -> Iterator[str]:
 
 
 def _local_changes(here: Checkout) -> Iterator[str]:
-    """The changes in the worktree that are not committed or not finished."""
     for name, what in {**UNDER_WAY, "BISECT_LOG": "a bisection"}.items():
         if (here.git_dir / name).exists():
             yield f"{what} is in progress in the worktree"
@@ -445,7 +440,6 @@ def _completed(store: DiskStore, session: str) -> Discarded | None:
 
 
 def _plan(store: DiskStore, session_id: str) -> FinishPlan | None:
-    """The plan for the session's worktree; None if `start` did not create one for it."""
     plan, reasons = None, [*_worth_keeping(store, session_id)]
     if worktree.saved(store.runtime(session_id)) is not None:
         plan = plan_worktree(store, session_id, discards=True)

@@ -172,7 +172,6 @@ def merged_pull_request(root: Path, branch: str, commit: str) -> Merged | None:
 
 
 def _same_work(repo: gitpython.Repo, head: str, commit: str) -> bool:
-    """True if both contain the same work; False if the pull request's head is not known here."""
     known = repo.git.rev_parse("--verify", "--quiet", f"{head}^{{commit}}", with_exceptions=False)
     return bool(known) and not _changed(repo, head, commit)
 

@@ -278,7 +278,6 @@ class _Preflight:
     client: bool = False
 
     def request(self, reference: str, given: Sequence[str], branch: str) -> RunRequest:
-        """The request for that branch there. Errors as for `creation.prepare`."""
         elsewhere = self._commands_elsewhere()
         self._export_children(reference)
         try:
@@ -297,7 +296,6 @@ class _Preflight:
         return request
 
     def require(self, run: RunRequest, branch: str) -> None:
-        """GitError PB-GIT-BASE if commands, settings or the first step's needs are missing."""
         missing = list(self._missing_files()) if self.client or run_needs_client(run) else []
         if missing and {*missing} <= _HOOKS and self._settings_outdated():
             files = " and ".join(missing)
@@ -312,7 +310,6 @@ class _Preflight:
             raise self._error("; ".join(failing), [*failing])
 
     def runs_in_client(self, run: RunRequest) -> bool:
-        """True if Claude Code has there our commands and those of the playbook."""
         return not (run.missing or run.closed) and self._has_command(_RUN)
 
     # ── what is missing ─────────────────────────────────────────────────────────────────────
@@ -329,7 +326,6 @@ class _Preflight:
             return False
 
     def _complete_in_checkout(self, reference: str) -> bool:
-        """True if the checkout has all playbooks that the steps run."""
         root = self.store.checkout.root
         try:
             found = library.find(root, reference)
@@ -351,7 +347,6 @@ class _Preflight:
                     _export(self.store.checkout.root, self.base.commit, absent, self.tree)
 
     def _missing_files(self) -> Iterator[str]:
-        """Our commands and settings that the checkout has, or that the client needs."""
         here, elsewhere = self.store.checkout.root, self._commands_elsewhere()
         for name in COMMANDS:
             file = command_file(name)
@@ -365,12 +360,10 @@ class _Preflight:
         return CommandIndex(self.tree, home=Path.home()).resolve(f"/{name}") is not None
 
     def _settings_outdated(self) -> bool:
-        """True if the settings are committed, but insufficient there as in the checkout."""
         committed = (self.tree / settings.FILE).is_file()
         return committed and bool(_lacking_hooks(self.store.checkout.root))
 
     def _usable(self, path: str) -> bool:
-        """True if the checkout has the file, so that committing it is enough."""
         root = self.store.checkout.root
         return not _lacking_hooks(root) if path in _HOOKS else (root / path).exists()
 
@@ -392,7 +385,6 @@ class _Preflight:
                 yield f"{probed.evidence} (on {self.base.name})"
 
     def _absent_artifact(self, condition: str, world: Workspace) -> str:
-        """The condition's only artifact if the commit does not contain it; else empty."""
         paths = artifacts(condition, world)
         return paths[0] if len(paths) == 1 and not os.path.lexists(self.tree / paths[0]) else ""
 
@@ -408,7 +400,6 @@ class _Preflight:
         return GitError("PB-GIT-BASE", message, guidance=guidance, details=tuple(details))
 
     def _of_this_commit(self, error: PlaybookError) -> PlaybookError:
-        """The same error, without the path of the scratch folder."""
         scratch = str(self.tree)
 
         def plain(text: str) -> str:
@@ -426,7 +417,6 @@ class _Preflight:
 
 
 def _lacking_hooks(root: Path) -> list[str]:
-    """The settings and the script of the hooks, those that are missing or changed."""
     if plugin_enabled(root, Path.home()):
         return []
     try:
