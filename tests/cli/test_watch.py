@@ -19,7 +19,7 @@ from cli.scripts import GATED, HANGS, LONG, WORKS
 from cli.terminal import Terminal
 from playbook_supervisor.cli.render import live
 from playbook_supervisor.cli.render.terminal import Board
-from playbook_supervisor.cli.render.wording import Line
+from playbook_supervisor.cli.render.text import Line
 from playbook_supervisor.commands.views import queries
 from playbook_supervisor.commands.views.progress import Progress
 from playbook_supervisor.errors import StateError

@@ -16,7 +16,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from playbook_supervisor import __version__
-from playbook_supervisor.cli.render import text, wording
+from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.sessions import child_line, failed_items, items_line, opens
 from playbook_supervisor.commands.views.queries import SessionView
 from playbook_supervisor.formats.sanitize import printable
@@ -70,7 +70,7 @@ def _environment() -> jinja2.Environment:
         "items": items_line,
         "opens": opens,
         "percent": "{:.2f}%".format,
-        "place": wording.path,
+        "place": text.path,
         "prose": _prose,
         "runs": lambda view: tuple(step_runs(view.entries)),
         "sign": lambda status: _SIGNS.get(status, "·"),
@@ -83,7 +83,7 @@ def _environment() -> jinja2.Environment:
 
 def stamp(ms: int) -> str:
     """`2026-02-19 10:20:26`, in UTC."""
-    return wording.stamp(ms).rstrip("Z").replace("T", " ")
+    return text.stamp(ms).rstrip("Z").replace("T", " ")
 
 
 def _printable(value: object) -> object:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from playbook_supervisor.cli.render import sessions, text, wording
-from playbook_supervisor.cli.render.wording import Line
+from playbook_supervisor.cli.render import sessions, text
+from playbook_supervisor.cli.render.text import Line
 from playbook_supervisor.commands.views.progress import Progress
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import gates
@@ -269,7 +269,7 @@ def _session(progress: Progress, now: int) -> Iterator[Line]:
     yield Line(f"{first}{done}", "waits" if waits else "plain", waits)
     for attempt, entry in progress.at_work.items():
         elapsed = text.duration(max(now - (entry.launched_at or entry.started_at), 0))
-        name = f"{wording.path(attempt)}{text.item_of(entry)}"
+        name = f"{text.path(attempt)}{text.item_of(entry)}"
         words = (f"  {spinner(now)} {name}", elapsed, progress.lines.get(attempt, ""))
         yield Line("  ".join(word for word in words if word), "works")
     for number, line in enumerate(others):

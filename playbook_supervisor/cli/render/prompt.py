@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from types import FrameType
 
-from playbook_supervisor.cli.render import text, wording
+from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.log import write_line
 from playbook_supervisor.commands.views.queries import changes_since_beginning
 from playbook_supervisor.drivers.observers import PromptAnswer
@@ -146,7 +146,7 @@ def _prompts(snapshot: Snapshot) -> list[str]:
     words = list(asked.words)
     if asked.reason in PLANNED:
         words[words.index(Resolution.CONTINUE)] += " (Enter)"
-    return [f"(? for help) {wording.joined(words)} > "]
+    return [f"(? for help) {text.joined(words)} > "]
 
 
 def _meanings(snapshot: Snapshot) -> list[str]:

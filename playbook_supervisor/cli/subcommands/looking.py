@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from playbook_supervisor.cli import options, output, streams
-from playbook_supervisor.cli.render import json_shapes, live, sessions, text, wording
+from playbook_supervisor.cli.render import json_shapes, live, sessions, text
 from playbook_supervisor.cli.render.log import now
 from playbook_supervisor.commands.checking import checked_files
 from playbook_supervisor.commands.views import logs as command
@@ -101,7 +101,7 @@ def _print_changes(readings: Iterator[tuple[Progress, ...]]) -> int:
             if printed.get(each.seen.session_id) != line:
                 printed[each.seen.session_id] = line
                 context = gate_text.short(each.context)
-                output.write(f"{wording.stamp(now())} {line}", *(f"  {line}" for line in context))
+                output.write(f"{text.stamp(now())} {line}", *(f"  {line}" for line in context))
         sys.stdout.flush()
     return 0
 

@@ -8,7 +8,7 @@ import click
 
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.drive import drive_and_show
-from playbook_supervisor.cli.render import log, plan, text, wording
+from playbook_supervisor.cli.render import log, plan, text
 from playbook_supervisor.commands import locate, places
 from playbook_supervisor.commands.driving import driving, resume_token
 from playbook_supervisor.commands.driving.driving import answer as record
@@ -175,7 +175,7 @@ def answer(words: tuple[str, ...], *, gate: str, resume: bool, session: str) -> 
       playbook answer --gate 'pr#1?1' continue
     """
     if decided := places.answer(words, session=session, gate=gate):
-        output.write(f"{wording.stamp(log.now())} {decided.what}", f"next: {decided.next}")
+        output.write(f"{text.stamp(log.now())} {decided.what}", f"next: {decided.next}")
         return 0
     snapshot = record(words, session=session, gate=gate)
     output.write(*(text.event_line(event, snapshot, log.now()) for event in snapshot.events))
