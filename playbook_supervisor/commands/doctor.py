@@ -26,8 +26,7 @@ from playbook_supervisor.agents.protocol import asks
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving.preflight import asks_forge, without_forge
 from playbook_supervisor.commands.install import update
-from playbook_supervisor.commands.install.command_forms import command_file
-from playbook_supervisor.commands.install.shipped import COMMANDS
+from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
 from playbook_supervisor.commands.install.survey import foreign_commands
 from playbook_supervisor.commands.isolation_report import SWITCH_ON
 from playbook_supervisor.drivers import url_notices
@@ -247,7 +246,7 @@ def _commands(here: checkout.Checkout) -> Iterator[Diagnosis]:
 def _files(here: checkout.Checkout) -> Iterator[Diagnosis]:
     if not read_installation(here.root).version:
         return
-    old = [change.path for change in update.plan(here.root, {}).changes]
+    old = [change.path for change in update.plan(here.root, shared=False).changes]
     if old:
         found = f"out of date: {', '.join(old)}"
         yield Diagnosis("files", "advice", found, "Run `playbook update`; it keeps your edits.")

@@ -43,7 +43,7 @@ Ship = Callable[..., None]
 def installed(project: Project) -> Project:
     """A project in which this version was installed, with a playbook for every command."""
     (project.root / FEATURE).unlink()
-    install.apply(install.plan(project.root, {}), NOON)
+    install.apply(install.plan(project.root, shared=False), NOON)
     return project
 
 
@@ -73,7 +73,7 @@ def make_version(folder: Path, number: int, released: str = "") -> None:
 
 
 def update(project: Project) -> InstallPlan:
-    planned = upgrade.plan(project.root, {})
+    planned = upgrade.plan(project.root, shared=False)
     upgrade.apply(planned, NOON)
     return planned
 
@@ -306,7 +306,7 @@ class TestWhatIsNotOurs:
 
     def test_an_edit_after_the_plan_is_not_lost(self, installed: Project, ship: Ship) -> None:
         ship()
-        planned = upgrade.plan(installed.root, {})
+        planned = upgrade.plan(installed.root, shared=False)
         installed.write(RUN, "mine, just now\n")
         upgrade.apply(planned, NOON)
         assert installed.read(RUN) == "mine, just now\n"
@@ -444,7 +444,7 @@ class TestALostRecord:
     def test_where_nothing_is_ours_nothing_is_installed(self, project: Project) -> None:
         project.git("rm", "-rq", ".playbooks")
         with pytest.raises(StateError) as caught:
-            upgrade.plan(project.root, {})
+            upgrade.plan(project.root, shared=False)
         assert caught.value.code == "PB-STATE-NOT-INITIALISED"
         assert caught.value.guidance == "Run `playbook init`."
 
@@ -536,7 +536,7 @@ class TestARefusal:
         assert text.count(version) == 1
         installed.write(FILE, text)
         if not newer:
-            assert upgrade.plan(installed.root, {}).changes == ()
+            assert upgrade.plan(installed.root, shared=False).changes == ()
             return
         for plan in (upgrade.plan, install.plan):
             with pytest.raises(StateError) as caught:
@@ -557,7 +557,7 @@ class TestARefusal:
             (installed.root / path).mkdir()
         ship()
         before = state(installed)
-        planned = upgrade.plan(installed.root, {})
+        planned = upgrade.plan(installed.root, shared=False)
         assert said(planned, path) == ("conflict", "it exists and is not a regular file")
         with pytest.raises(StorageError, match="cannot be written"):
             upgrade.apply(planned, NOON)
@@ -571,7 +571,7 @@ class TestTheCommand:
     def old(self, project: Project) -> Project:
         """A project in which an older version installed one of the commands."""
         (project.root / FEATURE).unlink()
-        install.apply(install.plan(project.root, {}), NOON)
+        install.apply(install.plan(project.root, shared=False), NOON)
         now, text = project.read(RUN), "Of an older version.\n"
         record = project.read(FILE).replace(digest(now.encode()), digest(text.encode()))
         project.write(RUN, text)
@@ -654,7 +654,7 @@ def updating_to(version: Path) -> Callable[[], None]:
 
     def update() -> None:
         templates.folder = lambda: version
-        upgrade.apply(upgrade.plan(Path.cwd(), {}), NOON)
+        upgrade.apply(upgrade.plan(Path.cwd(), shared=False), NOON)
 
     return update
 

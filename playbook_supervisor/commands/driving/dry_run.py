@@ -11,7 +11,7 @@ from playbook_supervisor.agents import registry
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving.driving import DriveOptions, as_started
 from playbook_supervisor.commands.driving.preflight import preflight
-from playbook_supervisor.drivers import budget, run_agents
+from playbook_supervisor.drivers import run_agents
 from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.drivers.run_agents import Agents
 from playbook_supervisor.drivers.step_kinds import require_executable
@@ -132,7 +132,7 @@ def plan(
     index = run_agents.Commands(shares, agents, drive.agent, request.config, root)
     with _noting(refusals):
         if agents is not None:
-            run_agents.admit(agents, shares, request, root, drive.limits or budget.NO_LIMITS)
+            run_agents.admit(agents, shares, request, root, drive.limits)
         elif own == registry.DEFAULT:
             request.require_commands(root)
     pending = _pending_session(store, request, refusals)

@@ -19,8 +19,7 @@ from tempfile import TemporaryDirectory
 from playbook_supervisor.agents import registry
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving.preflight import preflight
-from playbook_supervisor.commands.install.command_forms import command_file
-from playbook_supervisor.commands.install.shipped import COMMANDS
+from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
 from playbook_supervisor.commands.worktrees import worktree
 from playbook_supervisor.commands.worktrees.worktree import (
     HEADS,
