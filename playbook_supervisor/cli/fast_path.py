@@ -44,8 +44,10 @@ def parse(argv: Sequence[str]) -> Callable[[], int] | None:
         options[word[2:]] = value
     if not fewest <= len(operands) <= most:
         return None
-    run: Callable[..., int] = {"next": run_next, "report": run_report, "check": run_check}[argv[0]]
-    return lambda: run(*([operands] if run is run_check else operands), **options)
+    if argv[0] == "check":
+        return lambda: run_check(operands, **options)  # type: ignore[arg-type]
+    run: Callable[..., int] = run_report if argv[0] == "report" else run_next
+    return lambda: run(*operands, **options)
 
 
 def run_next(*, session: str = "", wait: bool = False, json: bool = False) -> int:

@@ -12,7 +12,7 @@ from support.scratch_project import Project
 from cli.scripts import conforms
 from cli.terminal import Terminal
 from playbook_supervisor.audit.metrics import Figures, measure
-from playbook_supervisor.cli.render.metrics_tables import Sheet, fitted, plain, sheets
+from playbook_supervisor.cli.render.metrics_tables import fitted, plain, sheets
 from playbook_supervisor.commands.views.session_files import metrics as measure_sessions
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.records import replace
@@ -122,7 +122,7 @@ def test_a_narrow_terminal_cuts_names_but_no_figures() -> None:
     """A cut figure could be mistaken for another one."""
     head = ("step", "tries", "failed", "again", "median", "p90", "total", "USD")
     row = ("m" * 40, "1", "0", "0", "12.1m", "12.1m", "12.1m", "0.41")
-    names, figures = plain(Sheet(head, (row,)), 62)
+    names, figures = plain((head, row), 62)
     assert names.split() == list(head)
     assert figures.split()[1:] == list(row[1:])
     assert figures.startswith("mmmmmmm")
@@ -138,7 +138,7 @@ def test_steps_of_several_playbooks_are_distinguishable() -> None:
     ]
     measured = replace(measure([]), steps=tuple(steps))
     (sheet, *_) = sheets(measured)
-    assert [row[0] for row in sheet.rows] == [
+    assert [row[0] for row in sheet[1:]] == [
         "a-playbook-that-nobody-would-call… first",
         "a-playbook-that-nobody-would-cal… second",
         "short first",

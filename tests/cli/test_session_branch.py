@@ -39,8 +39,6 @@ steps:
   - {id: only, command: "STEP"}
   - {id: then, command: "cli touch then.txt"}
 """
-SETTINGS = pytest.mark.parametrize("commits", ["never", "step"])
-"""Whether the session's files are tracked, so that a switch takes them away."""
 
 
 def begun(project: Project, commits: str = "step") -> str:
@@ -84,16 +82,9 @@ def untouched(project: Project) -> bool:
     return True
 
 
-@SETTINGS
 @pytest.mark.parametrize(
-    "command",
-    [
-        ["answer", "continue"],
-        ["resume"],
-        ["resume", "--accept-config"],
-        ["next"],
-        ["next", "--wait"],
-    ],
+    ("commits", "command"),
+    [("never", ["answer", "continue"]), ("step", ["resume"]), ("step", ["next", "--wait"])],
 )
 def test_nothing_is_done_on_another_branch(
     project: Project, commits: str, command: list[str]
@@ -110,17 +101,6 @@ def test_nothing_is_done_on_another_branch(
 
 
 class TestTheRefusal:
-    def test_names_both_branches_and_the_ways(self, project: Project) -> None:
-        name = begun(project)
-        project.git("switch", "-q", "main")
-        said = project.playbook("resume").err
-        assert f"error: session {name} is on branch {FEATURE}, and main is checked out here" in said
-        assert (
-            f"do: `git switch {FEATURE}`, and try again; to go on here instead, a person says"
-            in (said)
-        )
-        assert f"`playbook resume {name} --on-this-branch`." in said
-
     def test_names_the_worktree_that_has_the_branch(self, project: Project) -> None:
         """The answer is never given in the first checkout, which is on main."""
         name = begun(project)
@@ -138,11 +118,6 @@ class TestTheRefusal:
         project.git("switch", "-q", FEATURE)
         assert project.playbook("answer", "continue").code == 0
 
-    def test_holds_where_no_branch_is_checked_out(self, project: Project) -> None:
-        begun(project)
-        project.git("switch", "-q", "--detach", "main")
-        assert refused(project.playbook("resume"), "no branch is checked out here")
-
     def test_holds_in_the_middle_of_a_rebase(self, project: Project) -> None:
         begun(project, "never")
         project.git("-c", "sequence.editor=sed -i 1s/pick/edit/", "rebase", "-q", "-i", "HEAD~1")
@@ -152,18 +127,9 @@ class TestTheRefusal:
         project.git("rebase", "--continue")
         assert project.playbook("resume").code == 4
 
-    def test_holds_in_the_rebase_of_another_branch(self, project: Project) -> None:
-        begun(project, "never")
-        project.git("switch", "-q", "-c", "above")
-        project.git("commit", "-q", "--allow-empty", "-m", "Above")
-        project.git("-c", "sequence.editor=sed -i 1s/pick/edit/", "rebase", "-q", "-i", "HEAD~1")
-        assert refused(project.playbook("resume"), "above is being rebased here")
-        assert refused(project.playbook("answer", "continue"), "above is being rebased here")
 
-
-@SETTINGS
-def test_a_listing_says_on_which_branch_a_session_is(project: Project, commits: str) -> None:
-    name = begun(project, commits)
+def test_a_listing_says_on_which_branch_a_session_is(project: Project) -> None:
+    name = begun(project)
     project.git("switch", "-q", "main")
     for status in (project.playbook("status"), project.playbook("status", name)):
         assert (status.code, status.out.splitlines()[1]) == (
@@ -178,10 +144,9 @@ def test_a_listing_says_on_which_branch_a_session_is(project: Project, commits: 
     assert untouched(project)
 
 
-@SETTINGS
-def test_another_playbook_runs_on_another_branch(project: Project, commits: str) -> None:
+def test_another_playbook_runs_on_another_branch(project: Project) -> None:
     """Each session waits on its own branch, and the commands take the one that is here."""
-    waits = begun(project, commits)
+    waits = begun(project)
     project.git("switch", "-q", "main")
     ran = project.playbook("run", "develop")
     assert ran.code == 4, ran.err
@@ -197,9 +162,8 @@ def test_another_playbook_runs_on_another_branch(project: Project, commits: str)
 class TestAPersonCanMoveIt:
     """A person alone: `test_guards.py`, `test_own_agents.py`."""
 
-    @SETTINGS
-    def test_and_that_is_recorded(self, project: Project, commits: str) -> None:
-        name = begun(project, commits)
+    def test_and_that_is_recorded(self, project: Project) -> None:
+        name = begun(project)
         project.git("switch", "-q", "main")
         moved = project.playbook("resume", "--on-this-branch")
         assert moved.code == 4, moved.err
@@ -278,15 +242,7 @@ class TestAStepOfItsOwnThatSwitches:
     """The session follows it, as far as can be told that it was the step."""
 
     @pytest.mark.parametrize(
-        "step",
-        [
-            "branch topic",
-            "cli git switch -q -c topic",
-            "cli git checkout -q -b topic",
-            "cli git switch -q main",
-            "branch main",
-            "cli sh make-branch",
-        ],
+        "step", ["branch topic", "cli git switch -q main", "cli sh make-branch"]
     )
     def test_takes_the_session_along(self, project: Project, step: str) -> None:
         project.write("make-branch", "#!/bin/sh\ngit switch -q -c topic\n")
@@ -396,10 +352,9 @@ def test_a_step_that_switches_takes_ended_children_along(project: Project) -> No
 
 
 class TestEndingIt:
-    @SETTINGS
-    def test_is_possible_on_another_branch(self, project: Project, commits: str) -> None:
+    def test_is_possible_on_another_branch(self, project: Project) -> None:
         """This branch's files stay as they are; those of the session follow on its own."""
-        name = begun(project, commits)
+        name = begun(project)
         project.git("switch", "-q", "main")
         ended = project.playbook("abort", "-m", "not needed")
         assert ended.code == 0, ended.err
@@ -447,19 +402,6 @@ def test_in_the_client_no_agent_goes_to_work_on_another_branch(project: Project)
     project.git("switch", "-q", FEATURE)
     client.types("/playbook.resume")
     assert client.calls("Agent", description="only#1", prompt="only#1").decision == "allow"
-
-
-def test_in_the_client_another_playbook_runs_on_another_branch(project: Project) -> None:
-    """The session that it drove until then is left, and continued on its branch."""
-    waits = begun(project, "never")
-    client = Hooked(project)
-    client.types("/playbook.resume")
-    project.git("switch", "-q", "main")
-    ran = client.types("/playbook.run develop").snapshot
-    assert "its hooks no longer reach" not in project.playbook("status").out
-    project.git("switch", "-q", FEATURE)
-    again = client.types("/playbook.resume").snapshot
-    assert (again.session_id, ran.session_id != waits) == (waits, True)
 
 
 @pytest.mark.parametrize("approve", ["--approve", "--deny"])

@@ -168,7 +168,7 @@ def session_values(shown: SessionView, now: int) -> dict[str, object]:
         "session": seen.session_id,
         "head": head,
         "view": shown,
-        "facts": (*_facts(head, everything, now), *_people(shown)) if head else (),
+        "facts": tuple(_facts(shown, head, everything, now)) if head else (),
         "problem": shown.problem,
         "gate": seen.gate,
         "effects": shown.effects,
@@ -178,14 +178,9 @@ def session_values(shown: SessionView, now: int) -> dict[str, object]:
     }
 
 
-def _people(shown: SessionView) -> Iterator[tuple[str, str]]:
-    if shown.playbook is not None and shown.playbook.owner:
-        yield "Owner", shown.playbook.owner
-    if shown.playbook is not None and (named := text.reviewers(shown.playbook.reviewers)):
-        yield "Reviewers", named
-
-
-def _facts(head: Manifest, entries: Sequence[Entry], now: int) -> Iterator[tuple[str, str]]:
+def _facts(
+    shown: SessionView, head: Manifest, entries: Sequence[Entry], now: int
+) -> Iterator[tuple[str, str]]:
     yield "Began", stamp(head.started_at)
     if head.completed_at is not None:
         yield "Ended", stamp(head.completed_at)
@@ -204,6 +199,11 @@ def _facts(head: Manifest, entries: Sequence[Entry], now: int) -> Iterator[tuple
         yield "Cost", cost
     if tokens := text.tokens(entries):
         yield "Tokens", tokens
+    if shown.playbook is not None:
+        if shown.playbook.owner:
+            yield "Owner", shown.playbook.owner
+        if named := text.reviewers(shown.playbook.reviewers):
+            yield "Reviewers", named
 
 
 def _family(shown: SessionView) -> Iterator[SessionView]:
@@ -323,8 +323,11 @@ def _ticks(scale: _Scale) -> tuple[Tick, ...]:
     wanted = scale.length / _TICKS
     step = next((each for each in _INTERVALS if each >= wanted), _INTERVALS[-1])
     count = min(scale.length // step, _TICKS)
-    return tuple(Tick(100 * step * n / scale.length, _short(step * n)) for n in range(count + 1))
-
-
-def _short(ms: int) -> str:
-    return text.duration(ms) if ms >= 10 * _SECOND else f"{ms // _SECOND} s"
+    places = range(0, step * (count + 1), step)
+    return tuple(
+        Tick(
+            100 * ms / scale.length,
+            text.duration(ms) if ms >= 10 * _SECOND else f"{ms // _SECOND} s",
+        )
+        for ms in places
+    )

@@ -80,7 +80,9 @@ class Prompt:
                 case "?" | "help":
                     shown = _meanings(snapshot)
                 case "d" | "diff" if Resolution.ANSWER not in text.asked(snapshot).choices:
-                    shown = _diff(snapshot)
+                    own = snapshot.of(text.asked(snapshot).member)
+                    changes = changes_since_beginning(own.store, own.session_id)
+                    shown = list(diff_lines(changes))
                 case _:
                     return typed
             for line in shown:
@@ -120,11 +122,6 @@ class Prompt:
             self._unread += data
         line, _, self._unread = self._unread.partition(b"\n")
         return PromptAnswer(line.decode("utf-8", "replace"))
-
-
-def _diff(snapshot: Snapshot) -> list[str]:
-    own = snapshot.of(text.asked(snapshot).member)
-    return list(diff_lines(changes_since_beginning(own.store, own.session_id)))
 
 
 def _prompts(snapshot: Snapshot) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -14,6 +14,7 @@ from playbook_supervisor.cli.render import text
 from playbook_supervisor.commands import locate, places
 from playbook_supervisor.commands.driving import driving, protocol
 from playbook_supervisor.commands.worktrees import finish as finishing
+from playbook_supervisor.commands.worktrees.journal_home import Homecoming
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import printable
 
@@ -125,9 +126,9 @@ def finish(named: str, *, session: str, force: bool) -> int:
         if not _confirmed(plan):
             output.inform("nothing was removed")
             return 1
-    finished = finishing.finish(plan, force=force)
-    output.show_notices(finished.notices)
-    output.write(*map(printable, _lines(finished, here)))
+    brought, notices = finishing.finish(plan, force=force)
+    output.show_notices(notices)
+    output.write(*map(printable, _lines(plan, brought, here)))
     return 0
 
 
@@ -143,8 +144,7 @@ def _confirmed(plan: finishing.FinishPlan) -> bool:
     return output.confirmed(f"Discard this and remove {plan.root}?", meaning, default=False)
 
 
-def _lines(finished: finishing.FinishResult, here: Path) -> Iterator[str]:
-    plan = finished.plan
+def _lines(plan: finishing.FinishPlan, brought: Iterable[Homecoming], here: Path) -> Iterator[str]:
     inside = here.is_relative_to(plan.root)
     if plan.gone:
         yield f"✓ Worktree {os.path.relpath(plan.root, here)} was already gone"
@@ -154,7 +154,7 @@ def _lines(finished: finishing.FinishResult, here: Path) -> Iterator[str]:
     if plan.branch:
         how = f": {plan.merged}" if plan.merged else ""
         yield f"✓ Branch {plan.branch} removed{how}"
-    for each in finished.brought:
+    for each in brought:
         yield f"✓ The journal of {each.session_id} was completed in {each.home}, but not committed"
     if inside:
         yield f"→ Run: cd {shlex.quote(str(plan.leaving.main))}"

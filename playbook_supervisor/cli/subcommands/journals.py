@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -52,8 +52,16 @@ def audit(names: tuple[str, ...], *, all: bool, format: str, json: bool) -> int:
         lines = findings.as_github(files) if format == "github" else findings.as_text(files)
         output.write(*lines)
         if format == "text":
-            output.show_notices(_notes(audited))
-            output.inform(_verdict(audited))
+            output.show_notices(
+                [
+                    f"{first_line(each.name or each.files[0].file)}: {note}"
+                    for each in audited
+                    for note in each.notes
+                ]
+            )
+            found = sum(len(file.problems) for each in audited for file in each.files)
+            said = counted(found, "finding") if found else "fine"
+            output.inform(f"{counted(len(audited), 'session')}: {said}")
     return 1 if any(not each.ok for each in audited) else 0
 
 
@@ -97,19 +105,6 @@ def _counted(file: FileReport) -> FileReport:
             for problem, count in _equal(file)
         ),
     )
-
-
-def _notes(audited: Sequence[AuditReport]) -> list[str]:
-    return [
-        f"{first_line(each.name or each.files[0].file)}: {note}"
-        for each in audited
-        for note in each.notes
-    ]
-
-
-def _verdict(audited: Sequence[AuditReport]) -> str:
-    found = sum(len(file.problems) for each in audited for file in each.files)
-    return f"{counted(len(audited), 'session')}: {counted(found, 'finding') if found else 'fine'}"
 
 
 @options.command

@@ -311,7 +311,12 @@ def _in_references(repository: Path, session_id: str = "") -> Iterator[SessionFi
     for name, ref, commit in _references(repository):
         if session_id in ("", name):
             files = _in_tree(repository, ref, commit, name, _blobs_of(repository, commit))
-            yield files or _without_files(repository, ref, commit, name)
+            if files is None:
+                shown = f"{ref}:{_path(name, _JOURNAL)}"
+                problem = "the reference does not have the session's files"
+                missing = SessionFile(shown, problem=problem)
+                files = SessionFiles(name, missing, folder=repository, commit=commit)
+            yield files
 
 
 def _beside_in_commit(files: SessionFiles) -> Callable[[str], SessionFiles | None]:
@@ -389,12 +394,6 @@ def _files_of(
         policy=file(session_policy.FILE) if exists(session_policy.FILE) else None,
         folder=folder,
     )
-
-
-def _without_files(repository: Path, ref: str, commit: str, session_id: str) -> SessionFiles:
-    shown = f"{ref}:{_path(session_id, _JOURNAL)}"
-    missing = SessionFile(shown, problem="the reference does not have the session's files")
-    return SessionFiles(session_id, missing, folder=repository, commit=commit)
 
 
 def _blob_file(repository: Path, shown: str, blob: _Blob | None) -> SessionFile:

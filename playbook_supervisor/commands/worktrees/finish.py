@@ -77,18 +77,6 @@ class FinishPlan:
     gone: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FinishResult:
-    """The things that were removed, with notices for the user.
-
-    `brought` are the sessions that were brought to another checkout, where they are not committed.
-    """
-
-    plan: FinishPlan
-    brought: tuple[Homecoming, ...]
-    notices: tuple[str, ...]
-
-
 def plan(session: str = "", *, cwd: Path | None = None) -> FinishPlan:
     """The plan of `finish`: what it would remove, and what prevents it. Writes nothing.
 
@@ -100,16 +88,22 @@ def plan(session: str = "", *, cwd: Path | None = None) -> FinishPlan:
     except StateError as error:
         if error.code == "PB-STATE-NO-SESSION" and (left := _left_branch(cwd, session)):
             return left
-        others = [] if session else _with_worktrees(locate.store(cwd))
+        seen = [] if session else overview.sessions(locate.store(cwd))
+        known = [each for each in seen if each.manifest is not None]
+        others = [each.session_id for each in known if _owns_worktree(each.store, each.session_id)]
         if not others or error.code not in ("PB-STATE-NO-SESSION", "PB-STATE-NO-WORKTREE"):
             raise
         guidance = f"Name one that has a worktree: playbook finish {' or '.join(others[:4])}."
         raise StateError(error.code, error.message, where=error.where, guidance=guidance) from error
 
 
-def finish(plan: FinishPlan, *, force: bool = False) -> FinishResult:
+def finish(
+    plan: FinishPlan, *, force: bool = False
+) -> tuple[tuple[Homecoming, ...], tuple[str, ...]]:
     """Remove worktree and branch, with `force` despite the obstacles; abort open sessions first.
 
+    Returns the sessions that were brought to another checkout, where they are not committed, and
+    notices for the user.
     GitError PB-GIT-UNFINISHED, with every obstacle, before anything is changed; PB-GIT-FAILED if
     git refuses, StorageError PB-IO-WRITE if a session cannot be brought home.
     """
@@ -120,7 +114,7 @@ def finish(plan: FinishPlan, *, force: bool = False) -> FinishResult:
             driving.abort(name, "finish --force", cwd=plan.root)
     with worktree.locked_worktrees(plan.store.checkout):
         brought = _bring_home(plan)
-        return FinishResult(plan, brought, _remove(plan))
+        return brought, _remove(plan)
 
 
 def _unfinished(plan: FinishPlan, obstacles: Sequence[str]) -> GitError:
@@ -166,11 +160,6 @@ def _remove(plan: FinishPlan) -> tuple[str, ...]:
 
 
 # ── planning ─────────────────────────────────────────────────────────────────────────────────
-
-
-def _with_worktrees(store: DiskStore) -> list[str]:
-    seen = [each for each in overview.sessions(store) if each.manifest is not None]
-    return [each.session_id for each in seen if _owns_worktree(each.store, each.session_id)]
 
 
 def _left_branch(cwd: Path | None, session: str) -> FinishPlan | None:

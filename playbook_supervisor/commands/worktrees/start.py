@@ -188,7 +188,7 @@ def _check(
     def ready(preflight: _Preflight, branch: Branch) -> tuple[RunRequest, Branch, bool]:
         run = preflight.request(reference, given, branch.name)
         preflight.require(run, branch.name)
-        return run, branch, preflight.runs_in_client(run)
+        return run, branch, not (run.missing or run.closed) and preflight.has_command(_RUN)
 
     root, named = store.checkout.root, asked.branch
     looks = partial(_Preflight, store, agent=asked.agent, client=asked.client)
@@ -296,7 +296,9 @@ class _Preflight:
 
     def require(self, run: RunRequest, branch: str) -> None:
         missing = list(self._missing_files()) if self.client or run_needs_client(run) else []
-        if missing and {*missing} <= _HOOKS and self._settings_outdated():
+        committed = (self.tree / settings.FILE).is_file()
+        outdated = committed and _lacking_hooks(self.store.checkout.root)
+        if missing and {*missing} <= _HOOKS and outdated:
             files = " and ".join(missing)
             message = f"hooks in {files} are missing or changed on {self.base.name}"
             raise self._error(message, missing, _INSTALL)
@@ -307,9 +309,6 @@ class _Preflight:
         failing = dict.fromkeys(self._failing_preconditions(run, branch))
         if failing:
             raise self._error("; ".join(failing), [*failing])
-
-    def runs_in_client(self, run: RunRequest) -> bool:
-        return not (run.missing or run.closed) and self._has_command(_RUN)
 
     # ── what is missing ─────────────────────────────────────────────────────────────────────
 
@@ -350,17 +349,13 @@ class _Preflight:
         for name in COMMANDS:
             file = command_file(name)
             needed = (here / file).is_file() or (name == _RUN and not elsewhere)
-            if needed and not self._has_command(name):
+            if needed and not self.has_command(name):
                 yield file
         if not read_installation(self.tree).no_hooks and not (elsewhere and _lacking_hooks(here)):
             yield from _lacking_hooks(self.tree)
 
-    def _has_command(self, name: str) -> bool:
+    def has_command(self, name: str) -> bool:
         return CommandIndex(self.tree, home=Path.home()).resolve(f"/{name}") is not None
-
-    def _settings_outdated(self) -> bool:
-        committed = (self.tree / settings.FILE).is_file()
-        return committed and bool(_lacking_hooks(self.store.checkout.root))
 
     def _usable(self, path: str) -> bool:
         root = self.store.checkout.root
@@ -377,15 +372,13 @@ class _Preflight:
             if not artifacts(condition, world):  # no commit contains that
                 continue
             probed = probe(condition, world)
-            absent = self._absent_artifact(condition, world)
+            paths = artifacts(condition, world)
+            alone = len(paths) == 1 and not os.path.lexists(self.tree / paths[0])
+            absent = paths[0] if alone else ""
             if probed.answer is Answer.NOT_HELD and absent:
                 yield f"{absent} is not committed on {self.base.name}"
             elif not probed.held:
                 yield f"{probed.evidence} (on {self.base.name})"
-
-    def _absent_artifact(self, condition: str, world: Workspace) -> str:
-        paths = artifacts(condition, world)
-        return paths[0] if len(paths) == 1 and not os.path.lexists(self.tree / paths[0]) else ""
 
     # ── errors ──────────────────────────────────────────────────────────────────────────────
 
