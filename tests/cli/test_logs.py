@@ -15,8 +15,6 @@ from playbook_supervisor.system.disk import log_file
 from playbook_supervisor.system.disk.log_file import LogFile, followed, whole
 
 pytestmark = pytest.mark.measured
-
-PLAN = "specs/013-playbook-create/plan.md"
 THINK = """\
 name: think
 description: One step
