@@ -101,7 +101,7 @@ class TestAnyPayload:
     """A failing hook would allow the call, and exit code 2 would block the client."""
 
     @settings(
-        max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+        max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
     )
     @given(payload=PAYLOADS | JSON)
     def test_is_answered(

@@ -59,13 +59,6 @@ def run(
     return done.code, done.out + done.err
 
 
-def test_the_journal_status_and_show_say_what_isolated_each_attempt(kept: Project) -> None:
-    assert run(kept, mode="auto")[0] == 0
-    assert [entry.get("isolation") for entry in kept.journal()] == ["bwrap"] * 3
-    assert kept.manifest()["isolation"] == "bwrap"
-    assert kept.playbook("show").out.count("isolated by bwrap") == 3
-
-
 def test_what_is_protected_can_be_read_and_not_written(kept: Project) -> None:
     """The work of the step is done, and the rest stays as it was."""
     protected = [".git/config", ".git/hooks", ".git/info", ".git/playbook", ".playbooks"]
@@ -85,9 +78,14 @@ def files_below(path: Path) -> dict[str, bytes]:
     return {str(each): each.read_bytes() for each in found if each.is_file()}
 
 
-def test_a_check_runs_isolated_at_the_place_of_the_checkout(kept: Project) -> None:
+def test_a_check_runs_isolated_at_the_place_of_the_checkout_and_the_journal_says_so(
+    kept: Project,
+) -> None:
     code, _ = run(kept)
     assert code == 0, kept.playbook("logs", "change#1").out
+    assert [entry.get("isolation") for entry in kept.journal()] == ["bwrap"] * 3
+    assert kept.manifest()["isolation"] == "bwrap"
+    assert kept.playbook("show").out.count("isolated by bwrap") == 3
     log = kept.playbook("logs", "change#1").out
     assert str(kept.root) in log.splitlines()
     assert f"tree {kept.git('rev-parse', 'HEAD~2^{tree}').strip()}" in log.splitlines()

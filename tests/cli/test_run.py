@@ -183,7 +183,7 @@ def test_a_failed_session_can_be_aborted(project: Project) -> None:
     assert "is already aborted" in project.playbook("abort").err
 
 
-@pytest.mark.parametrize("said", ["-1", "soon", "nan"])
+@pytest.mark.parametrize("said", ["-1", "nan"])
 def test_a_timeout_must_be_positive(long: Project, said: str) -> None:
     done = long.playbook("run", "long", "--agent", long.script(HANGS), "--timeout", said)
     assert (done.code, f"'{said}' is not a number of seconds above 0" in done.err) == (1, True)
