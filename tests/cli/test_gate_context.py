@@ -84,7 +84,7 @@ def test_every_place_shows_the_whole_session_before_the_pull_request(waived: Pro
     assert "implement ✓" in steps
     assert "· said: the help still names the old flag" in steps
     assert re.search(r"^agreement-check ✓ [\d.]+ s · agreement_pass$", steps, re.MULTILINE)
-    assert re.search(r"^qa-run ✓ [\d.]+ s · waived$", steps, re.MULTILINE)
+    assert re.search(r"^qa-run ✓ .* · waived$", steps, re.MULTILINE)
     branch, commit, *files = context[14:]
     assert branch.startswith(f"branch {FEATURE}, 1 commit, 7 files changed, 11 insertions(+)")
     assert commit.endswith(" Greet by name")
