@@ -61,7 +61,19 @@ SUMMARIES = EVERYDAY | INSPECTION | PROTOCOL
 _FOR_PROGRAMS = ("index", "schema", "completion")
 """The other commands that programs call: hooks of a commit, editors, shells."""
 _RESERVED = {"import": "import_file"}
-"""The functions, and their modules, of subcommands whose names Python reserves."""
+"""The functions of subcommands whose names Python reserves."""
+_MODULES = {
+    "begin next report hook rpc": "client_protocol",
+    "run resume answer": "subcommands.running",
+    "pause abort finish": "subcommands.ending",
+    "list status show logs": "subcommands.looking",
+    "probe prove graph": "subcommands.proving",
+    "audit metrics": "subcommands.journals",
+    "index schema import": "subcommands.files",
+    "init update": "subcommands.installing",
+}
+_MODULE_OF = {name: module for names, module in _MODULES.items() for name in names.split()}
+"""The modules of subcommands that share one; any other has its own."""
 _GUIDE = "authoring"  # what `help` shows beside commands
 _SYNONYMS = {"cancel": "abort"}
 """Commands by words that are not like their names."""
@@ -95,17 +107,15 @@ def _summary(name: str) -> str:
 
 def load(name: str) -> click.Command:
     """The subcommand of that name."""
-    function = _RESERVED.get(name, name)
     if name == "help":
         return help_command
-    if name in PROTOCOL:
-        module = "client_protocol"
-    elif name in SUMMARIES:
-        module = f"{'everyday' if name in EVERYDAY else 'inspection'}.{function}"
+    command: click.Command
+    if name in SUMMARIES:
+        module = _MODULE_OF.get(name, f"subcommands.{name}")
+        found = import_module(f"playbook_supervisor.cli.{module}")
+        command = getattr(found, _RESERVED.get(name, name))
     else:
-        offered: click.Command = plugins.offered(plugins.COMMANDS)[name].load()
-        return offered
-    command: click.Command = getattr(import_module(f"playbook_supervisor.cli.{module}"), function)
+        command = plugins.offered(plugins.COMMANDS)[name].load()
     return command
 
 

@@ -99,7 +99,6 @@ def _prose(snapshot: Snapshot, context: list[str], given: frozenset[str] | None)
 
 
 def _attempts(ids: list[str], given: frozenset[str] | None, *, repeated: bool) -> list[str]:
-    """The attempts that agents have been given already, and those that are to be run now."""
     if given is None:
         given = frozenset(ids if repeated else ())
     running = [id_ for id_ in ids if id_ in given]

@@ -74,7 +74,6 @@ def drive_and_show(
 def _last_lines(
     snapshot: Snapshot, attempts: Mapping[str, Entry], within: str = ""
 ) -> Iterator[str]:
-    """The end of what the agents of the failed steps said, also of those of child sessions."""
     entries = [entry for id_, entry in attempts.items() if id_.rpartition("/")[0] == within]
     session_id = attempts[within].session if within else snapshot.session_id
     private = snapshot.store.runtime(session_id)

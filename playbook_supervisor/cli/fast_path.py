@@ -44,17 +44,10 @@ def parse(argv: Sequence[str]) -> Callable[[], int] | None:
         options[word[2:]] = value
     if not fewest <= len(operands) <= most:
         return None
-    return lambda: _call(argv[0], operands, options)
-
-
-def _call(command: str, operands: list[str], options: dict[str, str | bool]) -> int:
-    match command:
-        case "next":
-            return run_next(**options)  # type: ignore[arg-type]
-        case "report":
-            return run_report(operands[0], **options)  # type: ignore[arg-type]
-        case _:
-            return run_check(operands, **options)  # type: ignore[arg-type]
+    if argv[0] == "check":
+        return lambda: run_check(operands, **options)  # type: ignore[arg-type]
+    run: Callable[..., int] = run_report if argv[0] == "report" else run_next
+    return lambda: run(*operands, **options)
 
 
 def run_next(*, session: str = "", wait: bool = False, json: bool = False) -> int:

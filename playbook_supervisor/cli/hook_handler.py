@@ -71,7 +71,6 @@ def handle(payload: object) -> int:
 
 
 def _with_slash_commands(message: str) -> str:
-    """The message with the names that commands have at the client's prompt."""
 
     def typed(found: re.Match[str]) -> str:
         command, session, option = found.groups(default="")
@@ -92,7 +91,11 @@ def _document(reply: HookReply) -> dict[str, Any]:
     mark = reply.details.mark if reply.details else ""
     reason = sentence(reply.reason, mark)
     to_model = [sentence(reply.note, mark)] if reply.note else []
-    to_user = _settled(reply) + ([reply.shown] if reply.shown else [])
+    to_user = [reply.shown] if reply.shown else []
+    if reply.closed:
+        from playbook_supervisor.sessions.gate.gate_text import settled_line
+
+        to_user[:0] = map(settled_line, reply.closed)
     if reply.snapshot is not None and reply.details is not None:
         lines = lines_at_stop if reply.event == "Stop" else lines_for_model
         to_model += lines(reply.snapshot, reply.details)
@@ -118,14 +121,6 @@ def _document(reply: HookReply) -> dict[str, Any]:
             "additionalContext": "\n".join(to_model),
         }
     return document
-
-
-def _settled(reply: HookReply) -> list[str]:
-    if not reply.closed:
-        return []
-    from playbook_supervisor.sessions.gate.gate_text import settled_line
-
-    return [settled_line(event) for event in reply.closed]
 
 
 def _permission(event: str, decision: str, reason: str) -> dict[str, Any]:

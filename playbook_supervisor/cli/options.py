@@ -187,7 +187,6 @@ output_format = click.option(
 
 
 def _above_zero(what: str) -> Callable[[click.Context, click.Parameter, str | None], float | None]:
-    """A callback that reads a positive number; an error calls the value `what`."""
 
     def read(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
         if value is None:

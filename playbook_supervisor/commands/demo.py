@@ -82,7 +82,7 @@ def prepare(folder: Path, *, clock: Clock = system_clock) -> Demo:
     for name, value in _SETTINGS.items():
         change(root, "config", "--local", name, value)
     _commit(root, "Specify a greeting")
-    init.apply(init.plan(root, {}, init.Choices(commands=True)), clock())
+    init.apply(init.plan(root, choices=init.Choices(commands=True), shared=False), clock())
     _commit(root, "Install playbooks")
     path = os.environ.get("PATH", os.defpath)
     return Demo(

@@ -26,8 +26,7 @@ from playbook_supervisor.agents.protocol import asks
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving.preflight import asks_forge, without_forge
 from playbook_supervisor.commands.install import update
-from playbook_supervisor.commands.install.command_forms import command_file
-from playbook_supervisor.commands.install.shipped import COMMANDS
+from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
 from playbook_supervisor.commands.install.survey import foreign_commands
 from playbook_supervisor.commands.isolation_report import SWITCH_ON
 from playbook_supervisor.drivers import url_notices
@@ -114,7 +113,6 @@ def examine(cwd: Path | None = None, *, home: Path | None = None) -> Iterator[Di
 def _checked(
     name: str, check: Callable[..., Iterator[Diagnosis]], *folders: checkout.Checkout | Path
 ) -> Iterator[Diagnosis]:
-    """The check's findings; a file that it cannot read is a finding, too."""
     try:
         yield from check(*folders)
     except PlaybookError as error:
@@ -186,7 +184,6 @@ def _lacks_shell_lines(root: Path) -> bool:
 
 
 def _agents(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    """The agents on this machine, the one that a run takes, and those that put nothing to you."""
     project, there = config.load(here.root), registry.on_this_machine()
     others = ", ".join(there) or "none"
     try:
@@ -219,7 +216,6 @@ def _agents(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 
 def _version(root: Path, profile: Profile | None) -> str:
-    """What a known agent's program says of itself, in brackets; Claude Code's has a line."""
     path = which(profile.program) if profile else ""
     if not path:
         return ""
@@ -250,7 +246,7 @@ def _commands(here: checkout.Checkout) -> Iterator[Diagnosis]:
 def _files(here: checkout.Checkout) -> Iterator[Diagnosis]:
     if not read_installation(here.root).version:
         return
-    old = [change.path for change in update.plan(here.root, {}).changes]
+    old = [change.path for change in update.plan(here.root, shared=False).changes]
     if old:
         found = f"out of date: {', '.join(old)}"
         yield Diagnosis("files", "advice", found, "Run `playbook update`; it keeps your edits.")
@@ -307,7 +303,6 @@ def _bound(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 
 def _denied(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
-    """The client's settings let every step of a playbook here work in it."""
     found: dict[str, str] = {}
     rules = permissions.deny_rules(permissions.settings_files(here.root, home))
     for each in library.playbooks(here.root):
@@ -320,7 +315,6 @@ def _denied(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
 
 
 def _walking_away(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
-    """Claude Code runs steps without asking for permissions."""
     mode, allowed = permissions.in_force(here.root, home)
     asked = permissions.not_allowed(mode, allowed)
     if not asked:
@@ -340,7 +334,6 @@ def _walking_away(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
 
 
 def _taken(project: config.Config, root: Path) -> str:
-    """The agent of a run for which none is named; Claude Code where none is found."""
     if project.agent or which(registry.DEFAULT):
         return project.agent
     with suppress(PlaybookError):
@@ -349,7 +342,6 @@ def _taken(project: config.Config, root: Path) -> str:
 
 
 def _headless(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
-    """Claude Code's workers under `playbook run` may do their work without a question."""
     project = config.load(here.root)
     if not registry.is_default(agent := _taken(project, here.root)):
         yield Diagnosis("headless", "fine", f"`playbook run` uses the agent {agent}")
@@ -371,7 +363,6 @@ def _headless(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
 
 
 def _isolation(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    """Agents, programs and checks are isolated, as far as the settings ask for it."""
     asked = config.load(here.root).isolation
     problem, cure = sandbox.problem()
     if asked.mode == "none":
@@ -394,7 +385,6 @@ def _sessions(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 
 def _notify(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    """Notices can be sent, as far as that is known without sending one."""
     try:
         defined = config.load(here.root)
     except PlaybookError:  # reported by another check
@@ -413,7 +403,6 @@ def _notify(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 
 def _forge(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    """The forge can be used, where a playbook needs it."""
     steps = {
         f"{each.name}/{step.id}": step
         for each in library.playbooks(here.root)
@@ -427,7 +416,6 @@ def _forge(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 
 def _named_checks(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    """Each check that a playbook names is there and can be started; none is run."""
     defined = config.load(here.root).checks
     named = {check: playbook for playbook, check in _demanded(here.root)}
     if not (defined or named):
@@ -448,7 +436,6 @@ def _named_checks(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 
 def _playbooks(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    """Playbooks that cannot work with these settings, or on this machine."""
     site = Site(here.root, config.load(here.root))
     for each in library.playbooks(here.root):
         for one in findings(each.playbook, site) if not each.problem else ():
@@ -459,7 +446,6 @@ def _playbooks(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 
 def _slash_commands(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    """The agents have the slash commands of the playbooks' steps, as far as that is known."""
     project = config.load(here.root)
     agent = _taken(project, here.root)
     missing: dict[str, dict[str, str]] = {}
@@ -485,7 +471,6 @@ def _slash_commands(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 
 def _demanded(root: Path) -> Iterator[tuple[str, str]]:
-    """Each playbook with a check that it demands; one that an arg names may be missing."""
     for each in library.playbooks(root):
         for step in () if each.problem else each.playbook.steps:
             for check in checks(step.conditions):

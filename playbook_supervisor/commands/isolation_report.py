@@ -82,13 +82,10 @@ def _row(trial: Trial, found: str, allowed: tuple[Path, ...]) -> Row:
     less = trial.expected == "read-only" and found in ("separate", "hidden")
     if less or found in (trial.expected, GONE):
         return row("fine")
-    if any(_related(path, each) for path in trial.places for each in allowed):
+    pairs = [(path, each) for path in trial.places for each in allowed]
+    if any(path.is_relative_to(each) or each.is_relative_to(path) for path, each in pairs):
         return row("allowed")
     return row("advice", _OLD_KERNEL) if trial.kind == "abstract" else row("wrong")
-
-
-def _related(path: Path, other: Path) -> bool:
-    return path == other or path in other.parents or other in path.parents
 
 
 # ── what is tried ───────────────────────────────────────────────────────────────────────────

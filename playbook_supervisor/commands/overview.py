@@ -202,7 +202,6 @@ def _length(store: DiskStore, session_id: str) -> tuple[int, bool]:
 
 
 def _is_as_new(copy: DiskStore, lost: DiskStore, session_id: str) -> bool:
-    """True if the copy says what the removed worktree wrote last."""
     if copy.drives(session_id):
         return True
     try:
@@ -267,14 +266,14 @@ def _look(store: DiskStore, session_id: str) -> SessionOverview:
         if error.where:
             said = f"{said} ({error.where})"
         if code == "PB-STATE-NO-WORKTREE":
-            ended = _written_end(store, session_id)
+            written = store.written_manifest(session_id)  # of one that was removed by hand
+            ended = written if written and written.status not in OPEN else None
     except OSError as error:  # of another user, for instance
         code, said = "PB-IO-READ", f"cannot use {error.filename}: {error.strerror}"
     return SessionOverview(store, session_id, ended, said, driver, client, code)
 
 
 def _refused(store: DiskStore, manifest: Manifest) -> StateError | None:
-    """The error with which commands refuse it: unproved, an older copy, or on another branch."""
     session_id = manifest.session_id
     if manifest.status not in (*OPEN, SessionStatus.FAILED):
         return None
@@ -289,12 +288,6 @@ def _refused(store: DiskStore, manifest: Manifest) -> StateError | None:
     now = store.standing(session_id)
     away = now.instead and not manifest.parent
     return session_branch.refusal(store.checkout, manifest, now) if away else None
-
-
-def _written_end(store: DiskStore, session_id: str) -> Manifest | None:
-    """The last record of a worktree that was removed by hand, if the session had ended."""
-    written = store.written_manifest(session_id)
-    return written if written and written.status not in OPEN else None
 
 
 def _is_stale(store: DiskStore, manifest: Manifest) -> bool:
@@ -320,14 +313,10 @@ def _client(store: DiskStore, session_id: str) -> ClientState | None:
 
 
 def _precedence(seen: SessionOverview) -> tuple[bool, bool, tuple[int, bool]]:
-    return seen.store.drives(seen.session_id), _at_home(seen), _length(seen.store, seen.session_id)
-
-
-def _at_home(seen: SessionOverview) -> bool:
-    if seen.manifest is None:
-        return False
-    main = seen.store.checkout.main_root
-    return (main / seen.manifest.worktree).resolve() == seen.root.resolve()
+    main, manifest = seen.store.checkout.main_root, seen.manifest
+    at_home = manifest and (main / manifest.worktree).resolve() == seen.root.resolve()
+    length = _length(seen.store, seen.session_id)
+    return seen.store.drives(seen.session_id), bool(at_home), length
 
 
 def _order(seen: SessionOverview) -> tuple[int, int, str]:

@@ -134,9 +134,7 @@ def offered() -> Mapping[str, Place]:
 
 def session_ids() -> list[str]:
     """The ids of the open sessions of all places."""
-    return [
-        each for place in offered().values() if place.is_set_up() for each in place.session_ids()
-    ]
+    return [each for place in _set_up() for each in place.session_ids()]
 
 
 def answer(words: Sequence[str], *, session: str = "", gate: str = "") -> Decided | None:
@@ -172,7 +170,6 @@ def _may_be_id(word: str) -> bool:
 
 
 def _is_here(named: str) -> bool:
-    """True if a worktree of this repository drives the session, or several may be meant."""
     try:
         here = locate.store()
     except StateError:  # no repository

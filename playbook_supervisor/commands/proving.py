@@ -104,7 +104,6 @@ def by_hand(
 
 
 def _admit(agent: str, store: DiskStore, session_id: str, command: str) -> None:
-    """StateError if an agent asks without a session, or has changed the session's settings."""
     if not agent:
         return
     if not session_id:
@@ -123,7 +122,6 @@ def _admit(agent: str, store: DiskStore, session_id: str, command: str) -> None:
 
 
 def _meant(session: str, cwd: Path | None) -> tuple[DiskStore, str]:
-    """The named session and its worktree; else the open one here, if there is one."""
     if session or locate.named_by_environment():
         return locate.select(session, cwd)
     store = locate.store(cwd)
@@ -131,7 +129,6 @@ def _meant(session: str, cwd: Path | None) -> tuple[DiskStore, str]:
 
 
 def _agent_above(store: DiskStore) -> str:
-    """The sign that a model may have started this process; empty if a person did."""
     if found := own_agents.above(store.checkout):
         return found
     return "a shell of Claude Code runs it" if locate.in_claude_code() else ""

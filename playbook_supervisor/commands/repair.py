@@ -219,7 +219,6 @@ def _locked(store: DiskStore, session_id: str) -> Iterator[None]:
 
 
 def _adopt(paths: SessionPaths, accepted: Confirmation | None = None) -> None:
-    """Make the files the recorded ones, and keep what only the local state knows."""
     previous, records = provenance.recorded(paths.state), paths.folder / integrity.RECORDS
     if previous is not None and not records.exists() and (data := portable_records.emit(previous)):
         write_atomically(records, data)
@@ -236,7 +235,6 @@ def _adopt(paths: SessionPaths, accepted: Confirmation | None = None) -> None:
 
 
 def _described(store: DiskStore, session_id: str, doubted: str) -> tuple[Difference, ...]:
-    """That the runtime state is `doubted`, and what of the files deserves a look."""
     first = Difference(_STATE, f"it is {doubted}, so nothing proves the session's files")
     return (first, *_against_project(store, session_id), *_answers(store, session_id))
 

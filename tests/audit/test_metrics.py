@@ -193,18 +193,18 @@ class TestShown:
             assert max(map(len, lines)) <= 80
             assert len({len(line) for line in lines}) == 1
         steps, *_ = metrics_tables.sheets(metrics)
-        names = [row[0] for row in steps.rows]
+        names = [row[0] for row in steps[1:]]
         assert "another plan" in names
         assert any(name.endswith("…") for name in names)
-        assert any(row[-1] == "–" for row in steps.rows)
-        assert "3.5e+05" in {row[-1] for row in steps.rows}
+        assert any(row[-1] == "–" for row in steps[1:])
+        assert "3.5e+05" in {row[-1] for row in steps[1:]}
 
     def test_an_incomplete_sum_is_marked(self) -> None:
         many = ", agent: {input_tokens: 2500000, output_tokens: 3e9}"
         few = entry(1, ", agent: {input_tokens: 940}", step="tasks")
         metrics = all_of(journal(entry(1, many), entry(2), few))
-        used = next(sheet for sheet in metrics_tables.sheets(metrics) if sheet.head[0] == "used by")
-        assert used.rows == (("plan", "–", "≥2500.0k", "≥3.0G"), ("tasks", "–", "0.9k", "–"))
+        used = next(sheet for sheet in metrics_tables.sheets(metrics) if sheet[0][0] == "used by")
+        assert used[1:] == (("plan", "–", "≥2500.0k", "≥3.0G"), ("tasks", "–", "0.9k", "–"))
 
     @pytest.mark.parametrize(
         ("seconds", "shown"),
@@ -220,7 +220,7 @@ class TestShown:
     def test_lengths_of_time_are_short(self, seconds: str, shown: str) -> None:
         stated = f"step_id: plan, status: done, decision: auto, duration_seconds: {seconds}"
         sheet, *_ = metrics_tables.sheets(all_of(journal(stated)))
-        assert sheet.rows[0][4:7] == (shown, shown, shown)
+        assert sheet[1][4:7] == (shown, shown, shown)
 
     def test_what_can_be_said_in_a_sentence_is(self) -> None:
         assert list(metrics_tables.lines(all_of())) == ["0 sessions"]
@@ -258,7 +258,7 @@ class TestLoopsAndChildren:
         printed = metrics_tables.as_json(all_of(source("ours-loop")))["steps"][1]["items"][1]
         assert printed["total_seconds"] == 180
         (table, *_) = metrics_tables.sheets(all_of(source("ours-loop")))
-        assert table.rows[1][0] == "build[3]"
+        assert table[2][0] == "build[3]"
 
     def test_a_round_that_another_follows_is_no_failure(self) -> None:
         measured = all_of(source("ours-loop"))

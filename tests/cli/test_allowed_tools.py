@@ -41,18 +41,6 @@ def gates(project: Project) -> list[tuple[str, str, str]]:
     ]
 
 
-def test_the_prompt_takes_two_lines_of_a_screen_at_most(writing: Project) -> None:
-    long = "text: |\n" + 12 * "        A line of the prompt, as long as such a line is.\n"
-    step = f"  - id: draft\n    command: prompt\n    tools: [Write]\n    with:\n      {long}"
-    head = WRITING.partition("  - {id: look")[0]
-    writing.write(".playbooks/playbooks/writing.yaml", head + step)
-    first = writing.playbook("run", "writing", "tea", "--agent", writing.script(WORKS))
-    (shown,) = [line for line in first.err.splitlines() if "A line of the prompt" in line]
-    assert shown.startswith("  text: A line")
-    assert shown.endswith("…")
-    assert len(shown) <= 160
-
-
 def test_a_person_is_asked_once_about_each_tool(writing: Project) -> None:
     """cat FR-5.4, tyr 31."""
     agent = writing.script(WORKS)

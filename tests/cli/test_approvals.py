@@ -79,15 +79,6 @@ def test_a_person_looks_at_a_result_and_at_what_is_about_to_be_sent(release: Pro
     assert SECRET not in run.err + looked.err + asked.err + release.git("show", "HEAD")
 
 
-def test_a_failure_after_an_approval_asks_for_it_no_more(release: Project) -> None:
-    until_the_approval(release)
-    release.playbook("answer", "continue")
-    assert release.playbook("resume").code == 2
-    release.write("online", "")
-    assert release.playbook("resume", "--retry").code == 0
-    assert reasons(release).count("approval") == 1
-
-
 def test_the_autonomous_mode_passes_checkpoints_and_no_approval(release: Project) -> None:
     """cat FR-6.3."""
     run = release.playbook("run", "release", "tea", "--mode", "autonomous")

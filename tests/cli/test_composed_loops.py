@@ -71,22 +71,13 @@ def test_where_nothing_has_failed_there_is_nothing_to_list(project: Project) -> 
     assert entries["again"]["evidence"] == ["for_each: no items in $sort.failed"]
 
 
-@pytest.mark.parametrize(
-    ("where", "said"),
-    [
-        ("$bug.kin == 1", "has no `kin`"),
-        ("$bug.kind", "neither true nor false: compare it"),
-    ],
-)
-def test_a_where_without_an_answer_fails_the_loop_before_its_first_item(
-    project: Project, where: str, said: str
-) -> None:
+def test_a_where_without_an_answer_fails_the_loop_before_its_first_item(project: Project) -> None:
     project.write("reports.json", '[{"name": "a"}]')
     project.write("sort", SORT).chmod(0o755)
-    book = SORTED.replace("""'$bug.kind == "bug"'""", f"'{where}'")
+    book = SORTED.replace("""'$bug.kind == "bug"'""", "'$bug.kind'")
     project.write(".playbooks/playbooks/sorted.yaml", book)
     assert project.playbook("run", "sorted").code == 2
-    assert said in project.journal()[-1]["error"]
+    assert "neither true nor false: compare it" in project.journal()[-1]["error"]
     assert project.journal()[-1]["error_code"] == "PB-STEP-ITEMS"
 
 
@@ -183,12 +174,8 @@ def test_a_commit_that_is_on_a_remote_is_not_undone_and_the_run_ends(upgrades: P
     assert upgrades.read("lock") == "worse\n"
 
 
-@pytest.mark.parametrize("key", ["at_once: 2", "group"])
-def test_undo_needs_a_step_that_runs_alone(upgrades: Project, key: str) -> None:
-    if key == "group":
-        book = UPGRADES.replace("    for_each: {in: $names, as: name}\n", "    parallel_group: g\n")
-    else:
-        book = UPGRADES.replace("as: name}", f"as: name, {key}}}")
+def test_undo_needs_a_step_that_runs_alone(upgrades: Project) -> None:
+    book = UPGRADES.replace("as: name}", "as: name, at_once: 2}")
     upgrades.write(".playbooks/playbooks/upgrades.yaml", book)
     checked = upgrades.playbook("check")
     assert checked.code == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -96,7 +95,7 @@ class TestProbe:
         assert "agreement_breaking  not held" in project.playbook("probe", "agreement_breaking").out
 
     @pytest.mark.parametrize(
-        ("typed", "meant"), [("013-playbok-create", FEATURE), ("13", FEATURE), ("nothing-like", "")]
+        ("typed", "meant"), [("013-playbok-create", FEATURE), ("nothing-like", "")]
     )
     def test_a_mistyped_feature_is_told(self, project: Project, typed: str, meant: str) -> None:
         done = project.playbook("probe", "spec_exists", "--feature", typed)
@@ -204,11 +203,9 @@ class TestCompletion:
     @pytest.mark.parametrize(
         ("words", "offered"),
         [
-            ("playbook run auto-v", {"auto-validate"}),
             ("playbook run auto-validate --from ", {"qa-plan", "qa-run"}),
             ("playbook probe spec", {"spec_exists"}),
             ("playbook stat", {"status"}),
-            ("playbook schema play", {"playbook"}),
             ("playbook run --from ", set()),
         ],
     )
@@ -233,12 +230,3 @@ class TestCompletion:
         done = project.playbook(env=env, cwd=cwd)
         assert done.err == ""
         return {line.partition(",")[2] for line in done.out.split()}
-
-
-def test_hostile_file_names_are_printed_safely(project: Project) -> None:
-    name = "x\x1b[31m.yaml"
-    try:
-        project.write(name, BROKEN)
-    except OSError:
-        pytest.skip(f"no such names on {os.name}")
-    assert "\x1b" not in project.playbook("check", name).out

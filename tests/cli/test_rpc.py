@@ -117,16 +117,16 @@ def ask(project: Project, request: Any, *, apart: bool = False, **options: Any) 
     return conforms("run" if "ending" in done.json else "error", done.json)
 
 
-@pytest.mark.parametrize("path", ["a" * 6000, "a/" * 3000, "/" + "a/" * 3000])
-@pytest.mark.parametrize("key", ["cwd", "pipeline", "token"])
-def test_a_path_of_thousands_of_characters_gets_a_short_answer(
-    inbox: Project, key: str, path: str
-) -> None:
-    more = {"approve": True, "token": "x"} if key == "token" else {"pipeline": "inbox-triage"}
-    request = {"action": "resume" if key == "token" else "run", **more, key: path}
-    envelope = ask(inbox, request)
-    assert envelope["error"]["code"].startswith(("PB-IO-", "PB-ARG-"))
-    assert len(json.dumps(envelope)) < 4000
+def test_a_path_of_thousands_of_characters_gets_a_short_answer(inbox: Project) -> None:
+    long, deep = "a" * 6000, "/" + "a/" * 3000
+    for request in (
+        {"action": "run", "pipeline": "inbox-triage", "cwd": deep},
+        {"action": "run", "pipeline": long},
+        {"action": "resume", "approve": True, "token": long},
+    ):
+        envelope = ask(inbox, request)
+        assert envelope["error"]["code"].startswith(("PB-IO-", "PB-ARG-"))
+        assert len(json.dumps(envelope)) < 4000
 
 
 def resume(project: Project, token: str, *, approve: bool, **more: Any) -> Any:
@@ -248,30 +248,17 @@ class TestARequest:
         ("request_", "code", "said"),
         [
             ("", "PB-ARG-REQUEST", "not JSON"),
-            ("[]", "PB-ARG-REQUEST", "not a JSON object"),
             ('{"action": "run", "action": "run"}', "PB-ARG-REQUEST", "'action' twice"),
-            ('{"action": NaN}', "PB-ARG-REQUEST", "NaN is not a number"),
-            ('{"action": "\\ud800"}', "PB-ARG-REQUEST", "no request needs"),
-            ("[" * 100_000, "PB-ARG-REQUEST", "no request needs"),
             ({"action": "rum"}, "PB-ARG-REQUEST", "did you mean run?"),
-            ({"action": ["run"]}, "PB-ARG-REQUEST", "action must be run or resume"),
             ({"action": "run"}, "PB-ARG-REQUEST", "pipeline is missing"),
-            ({"action": "run", "pipeline": ""}, "PB-ARG-REQUEST", "pipeline must be text"),
             ({"action": "run", "pipeline": "x", "cwdd": "."}, "PB-ARG-REQUEST", "did you mean cwd"),
-            ({"action": "run", "pipeline": "x", "token": "t"}, "PB-ARG-REQUEST", "has no key"),
-            ({"action": "resume", "token": "t"}, "PB-ARG-REQUEST", "approve is missing"),
             ({"action": "resume", "token": "t", "approve": 1}, "PB-ARG-REQUEST", "true or false"),
             ({**SEED_RUN, "timeoutMs": 0}, "PB-ARG-REQUEST", "timeoutMs must be a whole number"),
-            ({**SEED_RUN, "timeoutMs": True}, "PB-ARG-REQUEST", "timeoutMs must be"),
-            ({**SEED_RUN, "maxOutputBytes": 1.5}, "PB-ARG-REQUEST", "maxOutputBytes must be"),
             ({**SEED_RUN, "argsJson": "[1]"}, "PB-ARG-REQUEST", "argsJson is not a JSON object"),
             ({**SEED_RUN, "argsJson": '{"a b": 1}'}, "PB-ARG-INVALID", "no arg can be called"),
             ({**SEED_RUN, "argsJson": '{"tga": 1}'}, "PB-ARG-INVALID", "did you mean tag?"),
             ({**SEED_RUN, "cwd": "../.."}, "PB-IO-ESCAPE", "leads outside"),
-            ({**SEED_RUN, "cwd": "/"}, "PB-IO-ESCAPE", "leads outside"),
-            ({**SEED_RUN, "cwd": "bin/inbox"}, "PB-ARG-REQUEST", "cwd is not a folder"),
             ({**SEED_RUN, "pipeline": "/etc/passwd"}, "PB-IO-ESCAPE", "not a file of this"),
-            ({**SEED_RUN, "pipeline": "--help"}, "PB-ARG-PLAYBOOK", "no playbook is called"),
         ],
     )
     def test_that_is_wrong_is_refused_and_begins_nothing(
@@ -297,15 +284,6 @@ class TestARequest:
         argument = json.dumps(values).replace("1.5", "1.50")
         said = ask(inbox, {"action": "run", "pipeline": text, "argsJson": argument})
         assert said["output"] == ['1.50|true|["a",2]||été']
-
-    def test_gives_a_loop_its_items(self, inbox: Project) -> None:
-        text = one_step(
-            '"cli bin/inbox tell {{each}}"', ", for_each: {in: $list, as: each, max: 3}"
-        )
-        text = text.replace("args: []", "args: [{name: list, description: x, required: true}]")
-        request = {"action": "run", "pipeline": text, "argsJson": '{"list": ["a", "b c"]}'}
-        said = ask(inbox, request)
-        assert (said["status"], said["output"]) == ("ok", ["b c"])
 
     def test_may_hold_the_playbook(self, inbox: Project) -> None:
         """tyr 7: the text is kept with the session."""
@@ -367,17 +345,6 @@ class TestATime:
         ended = resume(inbox, token_of(late), approve=False)
         assert ended["status"] == "cancelled"
 
-    def test_that_is_over_at_once_is_an_answer_too(self, inbox: Project) -> None:
-        late = ask(inbox, {**SEED_RUN, "timeoutMs": 1}, apart=True)
-        assert (late["ok"], late["error"]["code"]) == (False, "PB-STATE-DEADLINE")
-
-    def test_holds_for_a_resumed_session(self, inbox: Project) -> None:
-        text = one_step("cli bin/inbox slow", ", approval: required")
-        waits = ask(inbox, {"action": "run", "pipeline": text})
-        late = resume(inbox, token_of(waits), approve=True, timeoutMs=1500)
-        assert late["error"]["code"] == "PB-STATE-DEADLINE"
-        assert token_of(late) != token_of(waits)
-
     def test_that_is_over_before_the_work_leaves_the_token(self, inbox: Project) -> None:
         token = token_of(paused(inbox))
         request = {"action": "resume", "token": token, "approve": True, "timeoutMs": 1}
@@ -394,14 +361,6 @@ class TestAToken:
             refused = resume(inbox, token, approve=approve)
             assert refused["error"]["code"] == "PB-STATE-TOKEN-USED"
         assert changes(inbox).count("tag") == 1
-
-    def test_that_was_overtaken_is_refused(self, inbox: Project) -> None:
-        token = token_of(paused(inbox))
-        assert inbox.playbook("answer", "skip").code == 0
-        assert resume(inbox, token, approve=True)["error"]["code"] == "PB-STATE-TOKEN-STALE"
-        assert inbox.playbook("resume").code == 0
-        assert changes(inbox) == ""
-        assert resume(inbox, token, approve=False)["error"]["code"] == "PB-STATE-TOKEN-STALE"
 
     def test_that_is_forged_or_foreign_changes_nothing(self, inbox: Project) -> None:
         token = token_of(paused(inbox))
@@ -423,21 +382,12 @@ class TestAToken:
         assert (inbox.session / "journal.yaml").read_bytes() == before
         assert resume(inbox, token, approve=True)["status"] == "ok"
 
-    def test_leaves_a_trace_in_the_journal(self, inbox: Project) -> None:
-        resume(inbox, token_of(paused(inbox)), approve=True)
-        (gate,) = inbox.journal()[-1]["gates"]
-        assert (gate["resolution"], gate["text"]) == ("continue", "continue, by token")
-        assert "@" in gate["by"]
-
     @pytest.mark.parametrize(
         "options",
         [
-            ["--token", "x"],
             ["--approve"],
             ["--token", "x", "--approve", "--deny"],
-            ["--token", "x", "--approve", "--retry"],
             ["20260219-a7k", "--token", "x", "--approve"],
-            ["--token", "", "--approve"],
         ],
     )
     def test_needs_one_decision(self, inbox: Project, options: list[str]) -> None:
@@ -556,7 +506,7 @@ class TestARequestThatIsEnded:
 
 @given(data=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 @example(data=b'{"action": "resume", "token": "\\u0000", "approve": true}')
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_bytes_get_an_answer(tmp_path: Path, data: bytes) -> None:
     with suppress(ArgumentError, StorageError):  # any other error fails the test
         read_request(data, tmp_path)
@@ -571,7 +521,7 @@ KEYS = sorted(json.loads(schema_text("request"))["properties"])
 
 
 @given(request=st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=9), JSON, max_size=5))
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_request_is_read_only_if_it_conforms_to_its_schema(
     tmp_path: Path, request: dict[str, Any]
 ) -> None:

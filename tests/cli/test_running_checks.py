@@ -12,7 +12,6 @@ from support.git_repositories import put
 from support.hook_calls import Hooked
 from support.scratch_project import Project
 
-from cli.terminal import Terminal
 from playbook_supervisor.cli.render.log import Log
 from playbook_supervisor.drivers.observers import Observer, showing_check
 from playbook_supervisor.formats.sanitize import shortened
@@ -65,27 +64,6 @@ def test_other_terminals_and_the_inbox_show_it(slow: Project) -> None:
     assert "checking" not in slow.playbook("status", "--all").out
 
 
-def test_on_80_columns_the_end_of_the_line_stays(slow: Project) -> None:
-    with Terminal(slow, "run", "proved") as terminal:
-        terminal.resize(80, 24)
-        terminal.until(" · tests/test_")
-        terminal.until("[ 86%]")
-        slow.write("go", "")
-        assert terminal.end() == 0
-        rows = [line for line in terminal.shown.splitlines() if "[ 86%]" in line]
-        assert rows
-        assert max(map(len, rows)) <= 80
-
-
-def test_behind_claude_code_it_is_shown_too(slow: Project) -> None:
-    person = Hooked(slow)
-    person.types("/playbook.run proved")
-    with slow.spawn("next", "--wait") as waiting:
-        wait_until(lambda: "[ 86%]" in slow.playbook("status").out)
-        slow.write("go", "")
-        waiting.wait(60)
-
-
 def test_the_log_has_a_line_every_half_minute() -> None:
     written: list[str] = []
     step = Step("build", "cli true", Autonomy.AUTO, ErrorPolicy.STOP)
@@ -119,7 +97,6 @@ def test_a_hostile_line_is_harmless() -> None:
     ("limit", "short"),
     [
         (26, "tests/test_gr…..... [ 86%]"),
-        (12, "tests…[ 86%]"),
         (1, "…"),
         (200, LINE),
     ],

@@ -131,15 +131,15 @@ def test_the_gate_before_a_later_step_sends_back_to_the_work_and_not_to_its_revi
     assert reviewed.playbook("audit").code == 0
 
 
-@pytest.mark.parametrize("text", ["back to chagne", "back to commit"])
 def test_a_step_that_is_no_earlier_one_is_refused_and_the_gate_stays_open(
-    reviewed: Project, text: str
+    reviewed: Project,
 ) -> None:
     assert run(reviewed) == 4
-    refused = reviewed.playbook("answer", text)
-    assert refused.code == 1
-    assert "is no step before review" in refused.err
-    assert "Answer `back to change`." in refused.err
+    for text in ("back to chagne", "back to commit"):
+        refused = reviewed.playbook("answer", text)
+        assert refused.code == 1
+        assert "is no step before review" in refused.err
+        assert "Answer `back to change`." in refused.err
     assert reviewed.playbook("answer", "back to change").code == 0
 
 

@@ -134,19 +134,6 @@ def test_an_agent_and_an_autonomous_run_take_nothing_over(project: Project) -> N
     assert (project.session / "config.yaml").read_text() == BROKEN
 
 
-def test_who_may_not_answer_takes_nothing_over(project: Project) -> None:
-    project.write(
-        ".playbooks/policies/team.yaml",
-        'match: {step: build}\nanswered_by: ["grace@example.org"]\n',
-    )
-    assert begun(project).code == 4
-    project.write(SETTINGS, FIXED)
-    refused = project.playbook("answer", offered(project.playbook("status").out))
-    assert (refused.code, "[PB-POLICY-ANSWER]" in refused.err) == (3, True)
-    assert (project.session / "config.yaml").read_text() == BROKEN
-    assert "confirmed" not in project.manifest()
-
-
 def test_a_gate_of_a_child_takes_them_over_for_the_sessions_above_it_too(project: Project) -> None:
     assert begun(project, playbook="parent").code == 4
     project.write(SETTINGS, FIXED)
@@ -163,20 +150,6 @@ def test_a_difference_too_long_for_a_gate_is_named_and_left_to_the_file(stuck: P
     shown = stuck.playbook("status").out
     assert f"more than can be shown here: read {SETTINGS} before you answer" in shown
     assert "x19" not in shown
-
-
-def test_at_a_terminal_the_difference_appears_at_the_next_gate(project: Project) -> None:
-    begun(project)
-    with Terminal(project, "resume") as terminal:
-        terminal.until("abort > ")
-        project.write(SETTINGS, FIXED)
-        terminal.type("continue\n")
-        terminal.until("Still the case")
-        terminal.until("+   test: {run: [python3, -m, this]}")
-        terminal.until("abort > ")
-        terminal.type("take settings\n")
-        assert terminal.end() == 0, terminal.shown
-    settled(project)
 
 
 def test_at_a_terminal_settings_that_were_not_shown_are_shown_first(project: Project) -> None:

@@ -111,24 +111,6 @@ def test_a_runner_that_is_killed_while_it_waits_goes_on_waiting(
     assert f"{ADDRESS}/pull/7" in str(project.journal()[-1]["output"])
 
 
-def test_a_session_that_makes_its_branch_may_begin_on_the_default_one(
-    project: Project, forge: Forge
-) -> None:
-    remote(project)
-    project.git("switch", "-q", "main")
-    ran = project.playbook("run", "change", "Log in twice")
-    assert "default branch" not in ran.err
-    assert project.manifest()["branch"] == "log-in-twice"
-
-
-def test_a_commit_that_may_push_is_refused_before_it_without_a_remote(
-    project: Project, forge: Forge
-) -> None:
-    ran = project.playbook("run", "change", "Log in twice")
-    assert (ran.code, "commit needs a remote to push to" in ran.err) == (1, True)
-    assert not project.sessions
-
-
 def test_a_failed_step_says_what_and_how_to_mend_it(project: Project, forge: Forge) -> None:
     removes = WRITES + "git remote remove origin\n"
     remote(project)

@@ -37,7 +37,7 @@ def signs_of_ours() -> set[str]:
     """Every non-ASCII character in the strings of the modules that print."""
     house = Path(playbook_supervisor.__file__).parent
     found = set()
-    for path in [*house.glob("render/*.py"), *house.glob("cli/*.py")]:
+    for path in house.glob("cli/**/*.py"):
         nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
         explains = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
         for node in nodes:
@@ -69,22 +69,14 @@ def test_a_stream_shows_what_it_can_encode(made: Made) -> None:
     assert behind.getvalue().decode() == "é · ✓ …\n"
 
 
-@pytest.mark.parametrize("text", ["é", "\U0001f600", "日本"])
-def test_any_other_character_is_escaped_as_in_json(made: Made, text: str) -> None:
+def test_any_other_character_is_escaped_as_in_json(made: Made) -> None:
     """A JSON line within the text stays valid."""
     behind = made("ascii")
-    output.write(f'"{text}"')
-    assert json.loads(behind.getvalue().decode("ascii")) == text
+    output.write('"é\U0001f600"')
+    assert json.loads(behind.getvalue().decode("ascii")) == "é\U0001f600"
 
 
-def test_any_stream_shows_an_undecodable_file_name(made: Made) -> None:
-    for encoding in ("ascii", "utf-8"):
-        behind = made(encoding)
-        output.write("a\udcff")
-        assert behind.getvalue() == b"a\\udcff\n"
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
 def test_json_is_equal_on_any_stream(made: Made, encoding: str) -> None:
     """Programs read JSON, so nothing in it is replaced."""
     behind = made(encoding)

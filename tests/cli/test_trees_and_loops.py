@@ -9,7 +9,6 @@ from support.scratch_project import Project
 from support.stored_sessions import Scene, unsynced
 
 from cli.scripts import conforms
-from cli.terminal import Terminal
 from playbook_supervisor.cli.drive import steps_table
 from playbook_supervisor.cli.render import live
 from playbook_supervisor.cli.render.html import page
@@ -171,16 +170,6 @@ def test_a_run_ends_with_a_line_for_each_step_of_its_tree(project: Project) -> N
     assert "build#1  failed" in project.playbook("show").out
 
 
-def test_the_live_list_opens_a_child(waiting: Project) -> None:
-    with Terminal(waiting, "resume") as terminal:
-        terminal.until("release#1 → ask#1 waits for you")
-        terminal.until("> ")
-        for row in ("✓  plan", "release", "  build", "  ask", "  tag"):
-            assert row in terminal.shown, row
-        terminal.type("continue\n")
-        assert terminal.end() == 0
-
-
 def test_a_gate_after_a_loop_has_one_line_for_it(project: Project) -> None:
     steps = (
         ("build", "'cli test {{part}} != beta'", ", for_each: {in: $parts, as: part, max: 3}"),
@@ -260,15 +249,6 @@ def test_rounds_are_no_failures() -> None:
     text = page(seen(*rounds), 180_000)
     assert "2 rounds before fix#3" in text
     assert 'class="failed"' not in text
-
-
-def test_a_loop_is_one_bar_and_one_block_of_the_page() -> None:
-    text = page(seen(*LOOP), 180_000)
-    assert '<details class="run" id="build" open>' in text
-    assert "1/12 items, 1 failed" in text
-    assert text.count("<foreignObject") == 1
-    done = page(seen(item(1, EntryStatus.DONE), status=SessionStatus.COMPLETED), 180_000)
-    assert '<details class="run" id="build">' in done
 
 
 # ── the rows of the live list ───────────────────────────────────────────────────────────────

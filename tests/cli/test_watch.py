@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import signal
@@ -19,7 +18,7 @@ from cli.scripts import GATED, HANGS, LONG, WORKS
 from cli.terminal import Terminal
 from playbook_supervisor.cli.render import live
 from playbook_supervisor.cli.render.terminal import Board
-from playbook_supervisor.cli.render.wording import Line
+from playbook_supervisor.cli.render.text import Line
 from playbook_supervisor.commands.views import queries
 from playbook_supervisor.commands.views.progress import Progress
 from playbook_supervisor.errors import StateError
@@ -71,19 +70,6 @@ def test_a_worker_s_last_line_is_shown_while_its_runner_lives(project: Project, 
     assert project.playbook("abort").code == 0
     ended = until(look, lambda each: not each.seen.open)
     assert live.session_line(ended).endswith(": aborted, 0/1 step")
-
-
-def test_output_is_saved_once_a_second_and_the_last_line_is_kept(
-    project: Project, look: Look
-) -> None:
-    project.write(".playbooks/playbooks/long.yaml", LONG)
-    lines = json.dumps([f"line {number}" for number in range(50)])
-    agent = project.script(f"default: {{say: {lines}, hang: true}}\n")
-    with project.spawn("run", "long", "--agent", agent) as runner:
-        until(look, lambda each: each.lines.get("think#1") == "line 49")
-        runner.send_signal(signal.SIGINT)
-        assert runner.wait() == 130
-    assert not (private(project) / "said.json").exists()
 
 
 def test_sessions_come_and_go_with_their_worktrees(
@@ -182,9 +168,3 @@ def test_a_named_session_is_watched_to_its_end(project: Project) -> None:
     assert said[-1] == "completed, 1/1 step"
     assert "publish#1 running, 0/1 step" in said
     assert len(said) == len(set(said))
-
-
-def test_watch_and_json_cannot_be_combined(project: Project) -> None:
-    done = project.playbook("status", "--watch", "--json")
-    assert done.code == 1
-    assert "--watch and --json cannot be combined" in done.json["error"]["message"]

@@ -145,19 +145,15 @@ def test_four_starts_at_once_all_succeed(installed: Project) -> None:
     assert len(Project(installed.root, installed.home).playbook("status").out.splitlines()) == 8
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_start_that_is_interrupted_leaves_nothing(
-    installed: Project, number: signal.Signals, code: int
-) -> None:
+def test_a_start_that_is_interrupted_leaves_nothing(installed: Project) -> None:
     """Git and its hooks end, too, even if they ignore signals."""
     marker = installed.root.with_name("marker")
-    obstinate = "trap '' TERM; " if number == signal.SIGTERM else ""
-    hook(installed, f"{obstinate}echo $$ >{marker}.new; mv {marker}.new {marker}; sleep 60")
+    hook(installed, f"trap '' TERM; echo $$ >{marker}.new; mv {marker}.new {marker}; sleep 60")
     with installed.spawn("start", "auto-feature", "014") as process:
         wait_until(marker.exists)
-        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
         process.communicate(timeout=120)
-    assert process.returncode == code
+    assert process.returncode == 143
     assert nothing_remains(installed)
     assert ended(int(marker.read_text()))
 
@@ -244,12 +240,8 @@ def own_agent(project: Project, *removed: str) -> None:
 
 @pytest.mark.parametrize(
     ("removed", "in_client"),
-    [
-        ((".claude",), False),
-        ((".claude/commands/qa.plan.md", ".claude/commands/qa.run.md"), False),
-        ((), True),
-    ],
-    ids=["nothing of Claude Code", "no commands of the playbook", "both"],
+    [((".claude",), False), ((), True)],
+    ids=["nothing of Claude Code", "both"],
 )
 def test_what_start_prints_works_with_the_agent_of_the_settings(
     installed: Project, removed: tuple[str, ...], in_client: bool
@@ -265,24 +257,6 @@ def test_what_start_prints_works_with_the_agent_of_the_settings(
     assert command == f"playbook run auto-validate {NEW}"
     done = tree.playbook(*command.split()[1:])
     assert (done.code, tree.manifest()["status"]) == (0, "completed"), done.err
-
-
-def test_start_says_how_to_run_a_playbook_of_programs_without_claude_code(
-    installed: Project,
-) -> None:
-    installed.git("rm", "-rq", ".claude")
-    installed.write(
-        ".playbooks/playbooks/counts.yaml",
-        'name: counts\ndescription: d\nversion: "1.1"\nargs: []\n'
-        "steps:\n  - {id: s, command: cli echo x, autonomy: auto, error_policy: stop}\n",
-    )
-    installed.commit("Use no client")
-    started = installed.playbook("start", "counts")
-    assert started.code == 0, started.err
-    *_, run = started.out.splitlines()
-    assert run.startswith("→ Run: cd ../project-session-")
-    assert run.endswith(" && playbook run counts")
-    assert "Claude Code" not in started.out + started.err
 
 
 def test_an_agent_that_start_is_given_stays_with_the_session(installed: Project) -> None:
@@ -305,21 +279,6 @@ def test_exec_runs_the_agent_that_start_is_given(installed: Project) -> None:
         terminal.until("Worktree created at")
         terminal.until("plan")
         terminal.until("waits for you")
-
-
-def test_an_agent_that_is_not_there_creates_nothing(installed: Project) -> None:
-    done = installed.playbook("start", "auto-feature", "014", "--agent", "nobody")
-    assert (done.code, "there is no agent nobody" in done.err) == (1, True)
-    assert nothing_remains(installed)
-
-
-def test_exec_is_refused_where_claude_code_lacks_the_commands(installed: Project) -> None:
-    own_agent(installed, ".claude/commands/qa.plan.md")
-    stand_in(installed)
-    with Terminal(installed, "start", "auto-validate", "014", "--exec") as terminal:
-        assert terminal.end() == 1
-    assert "PB-CHECK-COMMAND" in terminal.shown
-    assert nothing_remains(installed)
 
 
 # ── finishing ───────────────────────────────────────────────────────────────────────────────
@@ -456,11 +415,6 @@ def test_another_folder_in_its_place_is_not_touched(installed: Project, removed:
     done = installed.playbook("repair", name, "--restore")
     assert (done.code, "[PB-GIT-FAILED]" in done.err) == (3, True)
     assert not removed.root.exists()
-
-
-def test_a_worktree_that_git_removed_is_gone(installed: Project, removed: Project) -> None:
-    installed.git("worktree", "prune")
-    assert overview.sessions(store(installed)) == ()
 
 
 def test_without_a_driver_the_home_copy_counts_else_the_longest(

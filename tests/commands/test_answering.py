@@ -44,13 +44,12 @@ def tried(project: Project, word: str) -> Snapshot | None:
         return None
 
 
-@pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
 @pytest.mark.parametrize(
-    ("steps", "word", "reason"),
+    ("steps", "word", "reason", "lasting"),
     [
-        ((GATED, LAST), "continue", errno.ENOSPC),
-        ((GATED,), "skip", errno.EIO),
-        ((LAST,), "accept", errno.EROFS),
+        ((GATED, LAST), "continue", errno.ENOSPC, False),
+        ((GATED,), "skip", errno.EIO, True),
+        ((LAST,), "accept", errno.EROFS, False),
     ],
     ids=["goes on", "ends", "waives"],
 )

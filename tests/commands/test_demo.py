@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from cli.terminal import Terminal
 from support.scratch_project import Project
 
 from playbook_supervisor.commands import demo
-from playbook_supervisor.errors import ArgumentError, GitError, StorageError
+from playbook_supervisor.errors import ArgumentError
 
 
 @pytest.fixture
@@ -72,24 +71,6 @@ class TestTheScratchRepository:
             demo.prepare(tmp_path)
         assert caught.value.code == "PB-ARG-USAGE"
         assert [path.name for path in mine.parent.iterdir()] == ["notes.md"]
-
-    def test_an_impossible_folder_is_refused(self, tmp_path: Path) -> None:
-        (tmp_path / "file").write_text("")
-        with pytest.raises(StorageError) as caught:
-            demo.prepare(tmp_path / "file")
-        assert caught.value.code == "PB-IO-WRITE"
-
-    def test_a_git_failure_is_reported(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        program = tmp_path / "bin/git"
-        program.parent.mkdir()
-        program.write_text("#!/bin/sh\necho 'fatal: not today' >&2\nexit 128\n")
-        program.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-        with pytest.raises(GitError) as caught:
-            demo.prepare(tmp_path / "scratch")
-        assert "not today" in caught.value.cause
 
 
 def test_the_demo_answers_its_own_gate_without_a_terminal(project: Project, tmp_path: Path) -> None:

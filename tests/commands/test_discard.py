@@ -51,10 +51,6 @@ def pending(tree: Project) -> None:
     """Nothing has begun."""
 
 
-def aborted(tree: Project) -> None:
-    driving.abort(cwd=tree.root)
-
-
 def failed(tree: Project) -> None:
     """A precondition did not hold."""
     tree.write("specs/014-new-thing/spec.md", "")
@@ -67,7 +63,7 @@ def scripted(project: Project) -> DriveOptions:
     return DriveOptions(agent=project.script("default: {say: done}\n"))
 
 
-@pytest.mark.parametrize("so_far", [pending, aborted, failed])
+@pytest.mark.parametrize("so_far", [pending, failed])
 def test_worktree_branch_and_session_go(
     installed: Project, so_far: Callable[[Project], None]
 ) -> None:
@@ -126,7 +122,7 @@ def test_killed_at_any_write_it_is_whole_or_gone_and_the_next_call_removes_it(
         session_id, trees = installed.session.name, [installed.root]
     for root in trees:
         shutil.copytree(root, tmp_path / "copy" / root.name, symlinks=True)
-    for point in crash_points.some_writes():
+    for point in crash_points.some_writes(2):
         code = crash_points.ended(
             crash_points.forked(partial(finish.discard, session_id, cwd=trees[0]), point)
         )

@@ -19,7 +19,6 @@ from playbook_supervisor.commands.doctor import Diagnosis
 from playbook_supervisor.commands.install import init
 from playbook_supervisor.drivers.claude_code.marker import MARKER, SCRIPT
 from playbook_supervisor.drivers.claude_code.settings import FILE, LOCAL_FILE
-from playbook_supervisor.system.installation import command_for
 
 PLAYBOOK = f"""\
 case $1 in
@@ -131,19 +130,14 @@ class TestPrograms:
         clinic.without("git")
         assert clinic.wrong() == ["git"]
 
-    def test_a_git_that_fails(self, clinic: Clinic) -> None:
-        clinic.program("git", "exit 1")
-        assert clinic.wrong() == ["git"]
-
     def test_without_playbook_on_path(self, clinic: Clinic) -> None:
         clinic.without("playbook")
         assert clinic.wrong() == ["playbook", "hooks"]
         assert "uv tool install" in clinic.findings()["playbook"].cure
         assert "it is not installed" in clinic.findings()["hooks"].found
 
-    @pytest.mark.parametrize("says", ["echo 'playbook 0.0.1'", "exit 0", "echo no >&2; exit 1"])
-    def test_another_playbook_on_path(self, clinic: Clinic, says: str) -> None:
-        clinic.program("playbook", f"[ $1 = hook ] || {{ {says}; }}")
+    def test_another_playbook_on_path(self, clinic: Clinic) -> None:
+        clinic.program("playbook", "[ $1 = hook ] || echo 'playbook 0.0.1'")
         assert clinic.wrong() == ["playbook"]
         assert f"this is playbook {__version__}" in clinic.findings()["playbook"].found
 
@@ -154,13 +148,7 @@ class TestPrograms:
 
     @pytest.mark.parametrize(
         ("said", "state"),
-        [
-            ("2.1.331 (Claude Code)", "fine"),
-            ("2.0.1 (Claude Code)", "fine"),
-            ("odd", "fine"),
-            ("2.1.1000 (Claude Code)", "advice"),
-            ("3.0.0", "advice"),
-        ],
+        [("2.0.1 (Claude Code)", "fine"), ("odd", "fine"), ("2.1.1000 (Claude Code)", "advice")],
     )
     def test_a_client_that_was_not_tested_is_noted(
         self, clinic: Clinic, said: str, state: str
@@ -249,11 +237,6 @@ class TestWhatIsInstalled:
         clinic.project.write(FILE, "{\n// mine\n}")
         assert clinic.findings()["hooks"].found.startswith(".claude/settings.json:2:1: ")
 
-    def test_settings_that_are_no_file(self, clinic: Clinic) -> None:
-        (clinic.project.root / LOCAL_FILE).unlink()
-        (clinic.project.root / LOCAL_FILE).mkdir()
-        assert clinic.wrong() == ["hooks", "walking away", "headless"]
-
     @pytest.mark.parametrize("file", [LOCAL_FILE, "home"])
     def test_hooks_that_are_switched_off(self, clinic: Clinic, file: str) -> None:
         path = clinic.project.home / FILE if file == "home" else clinic.project.root / file
@@ -272,7 +255,6 @@ class TestHooksThatAreFired:
     @pytest.mark.parametrize(
         ("shell", "trouble"),
         [
-            ("echo strange", "a hook interferes although no session is bound: strange"),
             ("exit 1", "a hook interferes although no session is bound: exit status 1"),
             ("exit 0", "a tool may run although a bound session's program is gone"),
         ],
@@ -344,16 +326,8 @@ class TestWalkingAway:
         clinic.settings(defaultMode="acceptEdits")
         assert "step's first shell command, and" in clinic.findings()["walking away"].found
 
-    def test_only_commands_are_allowed(self, clinic: Clinic) -> None:
-        clinic.settings(allow=["Bash(make *)"])
-        assert "step's first edit, and" in clinic.findings()["walking away"].found
-
-    @pytest.mark.parametrize(
-        "permissions",
-        [{"allow": ["Edit", "Bash"]}, {"defaultMode": "auto"}, {"allow": ["Write(/x)", "Bash"]}],
-    )
-    def test_enough_is_allowed(self, clinic: Clinic, permissions: dict[str, object]) -> None:
-        clinic.settings(**permissions)
+    def test_enough_is_allowed(self, clinic: Clinic) -> None:
+        clinic.settings(allow=["Write(/x)", "Bash"])
         assert clinic.findings()["walking away"].state == "fine"
 
     def test_the_projects_own_settings_take_precedence(self, clinic: Clinic) -> None:
@@ -383,13 +357,6 @@ class TestHeadless:
         clinic.project.write(".playbooks/config.yaml", "permissions: fail\n")
         said = "every shell command of a worker is denied (`permissions: fail`)"
         assert said in clinic.findings()["headless"].found
-
-    def test_nothing_is_allowed(self, clinic: Clinic) -> None:
-        clinic.settings()
-        planning = "permissions: fail\nagents: {claude: {permission_mode: plan}}\n"
-        clinic.project.write(".playbooks/config.yaml", planning)
-        found = clinic.findings()["headless"].found
-        assert "every edit and every shell command of a worker is denied" in found
 
     def test_another_agent_works(self, clinic: Clinic) -> None:
         mine = "agent: mine\nagents: {mine: {exec: [x]}}\n"
@@ -443,22 +410,6 @@ class TestNotify:
         found = self.notify(clinic, slack, ntfy, "https://hooks.example/{{secret:PUSH_TOKEN}}")
         assert found == Diagnosis("notify", "fine", "sends to slack, ntfy, https")
 
-    def test_a_service_that_is_unknown(self, clinic: Clinic) -> None:
-        found = self.notify(clinic, "nfty://push.example/x")
-        assert found is not None
-        assert (found.state, found.found) == ("wrong", "apprise knows no service nfty://")
-        assert found.cure == "Correct it in .playbooks/config.yaml."
-
-    def test_urls_without_the_library(
-        self, clinic: Clinic, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setitem(sys.modules, "apprise", None)
-        found = self.notify(clinic, "ntfy://push.example/x")
-        assert found is not None
-        assert found.state == "wrong"
-        assert "apprise, which sends to them, is not installed" in found.found
-        assert found.cure == f"Install it: {command_for('notify')}"
-
 
 class TestChecks:
     """What playbooks and settings name is looked for, but not run."""
@@ -479,11 +430,6 @@ class TestChecks:
         clinic.project.write(".playbooks/config.yaml", settings)
         return clinic.findings().get("checks")
 
-    def test_that_no_playbook_demands_and_no_setting_names_are_no_matter(
-        self, clinic: Clinic
-    ) -> None:
-        assert self.checks(clinic, "") is None
-
     def test_that_can_be_started_are_fine(self, clinic: Clinic) -> None:
         clinic.program("tox", 'echo called >>"$HOME/calls"')
         found = self.checks(clinic, "checks: {test: {run: [tox]}, lint: {run: [tox, -e, lint]}}\n")
@@ -501,13 +447,12 @@ class TestChecks:
         )
         assert "`checks` in .playbooks/config.yaml" in found.cure
 
-    @pytest.mark.parametrize("program", ["no-such-program", "./tools/test"])
-    def test_whose_program_is_not_found(self, clinic: Clinic, program: str) -> None:
-        found = self.checks(clinic, f"checks: {{test: {{run: [{program}]}}}}\n")
+    def test_whose_program_is_not_found(self, clinic: Clinic) -> None:
+        found = self.checks(clinic, "checks: {test: {run: [./tools/test]}}\n")
         assert found is not None
         assert (found.state, found.found) == (
             "wrong",
-            f"{program}, the program of the check `test`, is not found",
+            "./tools/test, the program of the check `test`, is not found",
         )
 
 
@@ -551,8 +496,3 @@ class TestTheCommand:
         said = "removed: the clean room of check test of /src/shop, 1,234.6 MB\n"
         assert done.out.startswith(f"{said}ok  git: ")
         assert list((cache / "playbook/rooms").iterdir()) == []
-
-    def test_outside_of_a_repository(self, clinic: Clinic, tmp_path: Path) -> None:
-        done = clinic.project.playbook("doctor", env=self.path(clinic), cwd=tmp_path)
-        assert done.code == 3
-        assert "PB-STATE-NO-REPOSITORY" in done.err

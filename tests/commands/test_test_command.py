@@ -31,16 +31,12 @@ def proposed(root: Path, files: dict[str, str] | None = None) -> Proposal | None
     [
         ({"Makefile": "test:\n\tpytest\n"}, "make test", "Makefile"),
         ({"Makefile": "all lint test: build\n"}, "make test", "Makefile"),
-        ({"Makefile": "test:: build\n"}, "make test", "Makefile"),
         ({"GNUmakefile": "test:\n", "Makefile": "all:\n"}, "make test", "GNUmakefile"),
-        ({"justfile": "test:\n    pytest\n"}, "just test", "justfile"),
         ({"justfile": 'test only="" *rest: build\n'}, "just test", "justfile"),
         ({"Justfile": "@test:\n    pytest\n"}, "just test", "Justfile"),
         ({"Taskfile.yml": "tasks:\n  test:\n    cmd: x\n"}, "task test", "Taskfile.yml"),
         ({"package.json": SCRIPT}, "npm test", "package.json"),
         ({"package.json": SCRIPT, "pnpm-lock.yaml": ""}, "pnpm test", "package.json"),
-        ({"package.json": SCRIPT, "yarn.lock": ""}, "yarn test", "package.json"),
-        ({"package.json": SCRIPT, "bun.lock": ""}, "bun run test", "package.json"),
         ({"pytest.ini": "[pytest]\n"}, "python3 -m pytest", "pytest.ini"),
         (
             {"pyproject.toml": "[tool.pytest.ini_options]\n"},
@@ -50,11 +46,6 @@ def proposed(root: Path, files: dict[str, str] | None = None) -> Proposal | None
         (
             {"pyproject.toml": 'dev = ["pytest-cov>=5"]\n', "uv.lock": ""},
             "uv run python -m pytest",
-            "pyproject.toml",
-        ),
-        (
-            {"pyproject.toml": 'pytest = "^8"\n', "poetry.lock": ""},
-            "poetry run python -m pytest",
             "pyproject.toml",
         ),
         ({"setup.cfg": "[tool:pytest]\n"}, "python3 -m pytest", "setup.cfg"),
@@ -74,11 +65,7 @@ def proposed(root: Path, files: dict[str, str] | None = None) -> Proposal | None
         ({"Cargo.toml": "[package]\n"}, "cargo test", "Cargo.toml"),
         ({"go.mod": "module x\n"}, "go test ./...", "go.mod"),
         ({"gradlew": "", "build.gradle": ""}, "./gradlew test", "gradlew"),
-        ({"build.gradle.kts": ""}, "gradle test", "build.gradle.kts"),
         ({"mvnw": "", "pom.xml": ""}, "./mvnw test", "mvnw"),
-        ({"pom.xml": ""}, "mvn test", "pom.xml"),
-        ({"mix.exs": ""}, "mix test", "mix.exs"),
-        ({"Package.swift": ""}, "swift test", "Package.swift"),
         ({"App.sln": ""}, "dotnet test", "App.sln"),
     ],
 )
@@ -98,13 +85,9 @@ def test_the_project_says_how_its_tests_run(
         {"Makefile": "test := 1\ntest ::= 1\n# test: later\nall:\n\techo test: x\n.PHONY: test\n"},
         {"justfile": 'test := "x"\ntest-all:\n  x\n'},
         {"Taskfile.yml": "tasks:\n  build:\n"},
-        {"package.json": "{}"},
         {"package.json": '{"scripts": {"test": "echo \\"Error: no test specified\\" && exit 1"}}'},
-        {"package.json": '{"scripts": {"test": " "}}'},
         {"package.json": '{"scripts": {"test": ["not", "text"]}}'},
-        {"package.json": '{"scripts": "test"}'},
         {"package.json": "[" * 100_000},
-        {"package.json": '"scripts"'},
         {"package.json": "not JSON"},
         {"pyproject.toml": "[project]\n", "setup.cfg": "[metadata]\n", "uv.lock": ""},
         {"noxfile.py": "def lint(s):\n  0\n", "tests/test_one.py": "assert True\n"},
@@ -152,17 +135,7 @@ def test_text_that_is_not_utf_8_is_read_as_far_as_it_is(tmp_path: Path) -> None:
     ("files", "setup", "run"),
     [
         ({"package.json": SCRIPT, "package-lock.json": ""}, ["npm ci"], "npm test"),
-        (
-            {"package.json": SCRIPT, "pnpm-lock.yaml": ""},
-            ["pnpm install --frozen-lockfile"],
-            "pnpm test",
-        ),
         ({"pytest.ini": "", "uv.lock": ""}, ["uv sync --frozen"], "uv run python -m pytest"),
-        (
-            {".rspec": "", "Gemfile": "", "Gemfile.lock": ""},
-            ["bundle install"],
-            "bundle exec rspec",
-        ),
         (
             {"Makefile": "test:\n", "uv.lock": "", "package-lock.json": ""},
             ["uv sync --frozen", "npm ci"],

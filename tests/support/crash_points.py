@@ -95,9 +95,12 @@ SHARDS = int(os.environ.get("CRASH_SHARDS", "2"))
 """How many of them are tried. A release must survive `CRASH_SHARDS=48`: then each write is one."""
 
 
-def some_writes() -> Iterator[int]:
-    """Of a deed that has few of them, without an end: the first, the fourth, and so on."""
-    return itertools.count(1, EVERY)
+def some_writes(fewer: int = 1) -> Iterator[int]:
+    """Of a deed that has few of them, without an end: the first, the fourth, and so on.
+
+    Of one that has many, so many times `fewer`.
+    """
+    return itertools.count(1, EVERY if EVERY == 1 else EVERY * fewer)
 
 
 def some_shards() -> list[Any]:

@@ -97,14 +97,12 @@ class _Drawn:
 
     @property
     def before(self) -> str:
-        """The node of the gate before the step; empty if there is none."""
         planned = required_before(self.step, () if self.attempts else self.asks_for)
         asks = planned is not None or self._asked(Place.BEFORE)
         return f"b{self.number}" if asks else ""
 
     @property
     def after(self) -> str:
-        """The node of the gate after the step; empty if nothing raises one."""
         asks = self.step.checkpoint or self.raised_by or self._asked(Place.AFTER)
         return f"a{self.number}" if asks else ""
 
@@ -144,7 +142,6 @@ class _Chart:
         self.lines.append(f"  {text}")
 
     def node(self, name: str, shape: str, label: str, style: str = "") -> None:
-        """Add a node of that shape; the label is already escaped."""
         self.line(name + shape.format(f'"{label}"') + (f":::{style}" if style else ""))
 
     def enter(self, entrances: Sequence[str]) -> None:
@@ -239,7 +236,6 @@ def _does(step: Step) -> list[str]:
 
 
 def _on_failure(policy: ErrorPolicy) -> list[str]:
-    """The reactions that are neither a stop nor a gate, which is drawn."""
     if policy == ErrorPolicy.RETRY_ONCE:
         return ["on failure: retry once, then stop"]
     if policy in (ErrorPolicy.STOP, ErrorPolicy.GATE):
@@ -264,5 +260,4 @@ def _style(drawn: _Drawn) -> str:
 
 
 def _escaped(text: str) -> str:
-    """One line, with character references for all that Mermaid or HTML could read as syntax."""
     return first_line(text.replace("$$", "$ $"), _LABEL).translate(_ESCAPED)

@@ -16,7 +16,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from playbook_supervisor import __version__
-from playbook_supervisor.cli.render import text, wording
+from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.sessions import child_line, failed_items, items_line, opens
 from playbook_supervisor.commands.views.queries import SessionView
 from playbook_supervisor.formats.sanitize import printable
@@ -70,7 +70,7 @@ def _environment() -> jinja2.Environment:
         "items": items_line,
         "opens": opens,
         "percent": "{:.2f}%".format,
-        "place": wording.path,
+        "place": text.path,
         "prose": _prose,
         "runs": lambda view: tuple(step_runs(view.entries)),
         "sign": lambda status: _SIGNS.get(status, "·"),
@@ -83,18 +83,16 @@ def _environment() -> jinja2.Environment:
 
 def stamp(ms: int) -> str:
     """`2026-02-19 10:20:26`, in UTC."""
-    return wording.stamp(ms).rstrip("Z").replace("T", " ")
+    return text.stamp(ms).rstrip("Z").replace("T", " ")
 
 
 def _printable(value: object) -> object:
-    """Our own markup unchanged; other text without control characters."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
         return printable(value, keep_newlines=True)
     return value
 
 
 def _prose(sentence: str) -> Markup:
-    """A sentence, with the text between backticks as code."""
     shown = str(escape(printable(sentence, keep_newlines=True)))
     return Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", shown))  # noqa: S704 - escaped above
 
@@ -107,7 +105,6 @@ def _step(entry: Entry, view: SessionView) -> Step | None:
 
 
 def _command(entry: Entry, view: SessionView) -> str:
-    """The command as it was typed, with the values of the args and the item."""
     if (step := _step(entry, view)) is None:
         return ""
     typed, head = f"{step.command} {step.args}", view.seen.manifest
@@ -171,7 +168,7 @@ def session_values(shown: SessionView, now: int) -> dict[str, object]:
         "session": seen.session_id,
         "head": head,
         "view": shown,
-        "facts": (*_facts(head, everything, now), *_people(shown)) if head else (),
+        "facts": tuple(_facts(shown, head, everything, now)) if head else (),
         "problem": shown.problem,
         "gate": seen.gate,
         "effects": shown.effects,
@@ -181,14 +178,9 @@ def session_values(shown: SessionView, now: int) -> dict[str, object]:
     }
 
 
-def _people(shown: SessionView) -> Iterator[tuple[str, str]]:
-    if shown.playbook is not None and shown.playbook.owner:
-        yield "Owner", shown.playbook.owner
-    if shown.playbook is not None and (named := text.reviewers(shown.playbook.reviewers)):
-        yield "Reviewers", named
-
-
-def _facts(head: Manifest, entries: Sequence[Entry], now: int) -> Iterator[tuple[str, str]]:
+def _facts(
+    shown: SessionView, head: Manifest, entries: Sequence[Entry], now: int
+) -> Iterator[tuple[str, str]]:
     yield "Began", stamp(head.started_at)
     if head.completed_at is not None:
         yield "Ended", stamp(head.completed_at)
@@ -207,6 +199,11 @@ def _facts(head: Manifest, entries: Sequence[Entry], now: int) -> Iterator[tuple
         yield "Cost", cost
     if tokens := text.tokens(entries):
         yield "Tokens", tokens
+    if shown.playbook is not None:
+        if shown.playbook.owner:
+            yield "Owner", shown.playbook.owner
+        if named := text.reviewers(shown.playbook.reviewers):
+            yield "Reviewers", named
 
 
 def _family(shown: SessionView) -> Iterator[SessionView]:
@@ -326,8 +323,11 @@ def _ticks(scale: _Scale) -> tuple[Tick, ...]:
     wanted = scale.length / _TICKS
     step = next((each for each in _INTERVALS if each >= wanted), _INTERVALS[-1])
     count = min(scale.length // step, _TICKS)
-    return tuple(Tick(100 * step * n / scale.length, _short(step * n)) for n in range(count + 1))
-
-
-def _short(ms: int) -> str:
-    return text.duration(ms) if ms >= 10 * _SECOND else f"{ms // _SECOND} s"
+    places = range(0, step * (count + 1), step)
+    return tuple(
+        Tick(
+            100 * ms / scale.length,
+            text.duration(ms) if ms >= 10 * _SECOND else f"{ms // _SECOND} s",
+        )
+        for ms in places
+    )

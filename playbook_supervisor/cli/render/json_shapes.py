@@ -87,7 +87,6 @@ def _run(
     items: Mapping[str, WorkItem],
     given: frozenset[str] | None,
 ) -> Json:
-    """The attempts to run: first those that no agent has been given, then our own."""
     agents, own = for_agents(snapshot), for_us(snapshot)
     if left := tuple(member for member in agents if member.id not in (given or ())):
         repeated = given is None and snapshot.repeated
@@ -148,7 +147,6 @@ def result(
 
 
 def _steps(attempts: Mapping[str, Entry]) -> Json:
-    """The attempts of the session, and of each child session by the attempt that it works for."""
     below: dict[str, list[Json]] = {"": []}
     for id_, entry in attempts.items():
         below.setdefault(id_.rpartition("/")[0], []).append(attempt(entry))
@@ -362,7 +360,6 @@ def _session(seen: SessionOverview) -> Json:
 
 
 def _child(seen: SessionOverview) -> Json:
-    """A child session in a line; `show` has its steps."""
     manifest = seen.manifest
     known = {} if manifest is None else {"playbook": manifest.playbook, "status": manifest.status}
     below = {"children": list(map(_child, seen.children))} if seen.children else {}

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from playbook_supervisor.cli.render import sessions, text, wording
-from playbook_supervisor.cli.render.wording import Line
+from playbook_supervisor.cli.render import sessions, text
+from playbook_supervisor.cli.render.text import Line
 from playbook_supervisor.commands.views.progress import Progress
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import gates
@@ -128,7 +128,6 @@ class _Seen:
     retries: Mapping[str, int]
 
     def runs(self, within: str) -> dict[str, StepRun]:
-        """Step → its last attempts, of the session that works for the attempt `within`."""
         own: dict[str, list[Entry]] = {}
         for id_, entry in self.attempts.items():
             if id_.rpartition("/")[0] == within:
@@ -139,7 +138,6 @@ class _Seen:
 def _rows(
     step: Step, run: StepRun | None, snapshot: Snapshot | None, seen: _Seen, within: str
 ) -> Iterator[Row]:
-    """The row of a step, and those of the child session that works for it unless that is done."""
     depth = within.count("/") + 1 if within else 0
     if run is None:
         yield Row("·", "due", step.id, words=first_line(step.title), depth=depth)
@@ -153,7 +151,6 @@ def _rows(
 
 
 def _child_rows(entry: Entry, snapshot: Snapshot | None, seen: _Seen, within: str) -> Iterator[Row]:
-    """The steps of a child: while it is open, as its playbook plans them."""
     place = f"{within}/{entry.id}".lstrip("/")
     child = snapshot.children.get(entry.id) if snapshot is not None else None
     runs = seen.runs(place)
@@ -272,7 +269,7 @@ def _session(progress: Progress, now: int) -> Iterator[Line]:
     yield Line(f"{first}{done}", "waits" if waits else "plain", waits)
     for attempt, entry in progress.at_work.items():
         elapsed = text.duration(max(now - (entry.launched_at or entry.started_at), 0))
-        name = f"{wording.path(attempt)}{text.item_of(entry)}"
+        name = f"{text.path(attempt)}{text.item_of(entry)}"
         words = (f"  {spinner(now)} {name}", elapsed, progress.lines.get(attempt, ""))
         yield Line("  ".join(word for word in words if word), "works")
     for number, line in enumerate(others):

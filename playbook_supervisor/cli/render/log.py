@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.cli.options import Level
-from playbook_supervisor.cli.render import text, wording
+from playbook_supervisor.cli.render import text
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.kernel.state import Change
@@ -54,15 +54,15 @@ class Log(Observer):
 
     def on_output(self, attempt: Attempt, line: str) -> None:
         if self.level >= Level.DEBUG:
-            self.write(f"{wording.stamp(now())} {attempt.id} says {first_line(line, 400)}")
+            self.write(f"{text.stamp(now())} {attempt.id} says {first_line(line, 400)}")
 
     def on_check(self, attempt: Attempt, shown: str, seconds: int) -> None:
         if self.level >= Level.INFO and seconds % _CHECK_INTERVAL == 0:
-            self.write(f"{wording.stamp(now())} {attempt.id} {shown}")
+            self.write(f"{text.stamp(now())} {attempt.id} {shown}")
 
     def on_gate(self, snapshot: Snapshot) -> None:
         at = text.asked(snapshot).member.id
-        line = f"{wording.stamp(now())} {at} WAITS FOR A HUMAN: {text.question(snapshot)}"
+        line = f"{text.stamp(now())} {at} WAITS FOR A HUMAN: {text.question(snapshot)}"
         self.write(f"\x1b[1;33m{line}\x1b[0m" if self.colour else line)
 
     def on_notice(self, text: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from playbook_supervisor.audit.metrics import (
@@ -36,14 +35,6 @@ _COUNTS = ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e3, 1e3, "k"))
 _SCIENTIFIC = 100_000  # dollars; more are shown as 1.2e+05
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """A table: a column of names, then columns of numbers."""
-
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
 # ── text ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -71,16 +62,16 @@ def _distribution(spread: DurationStats) -> str:
     return f"median {median}, 90th percentile {p90}, total {duration(spread.total)}"
 
 
-def sheets(metrics: Metrics) -> Iterator[Sheet]:
-    """The tables that are not empty."""
+def sheets(metrics: Metrics) -> Iterator[Rows]:
+    """The tables that are not empty: the head, then rows of a name and of numbers."""
     head = ("tries", "failed", "again", "median", "p90", "total", "USD")
     names = _names(metrics.steps)
     if metrics.steps:
-        yield Sheet(("step", *head), _times(names, metrics.steps))
+        yield ("step", *head), *_times(names, metrics.steps)
     used_once = [step.command for step in metrics.steps if not step.items]
     shared = [each for each in metrics.commands if used_once.count(each.name) != 1]
     if shared:  # the figures of the others are those of their steps
-        yield Sheet(("command", *head), _times([_name(each.name) for each in shared], shared))
+        yield ("command", *head), *_times([_name(each.name) for each in shared], shared)
     used = ("USD", "tokens in", "tokens out")
     used_by = [
         (name, each)
@@ -88,17 +79,18 @@ def sheets(metrics: Metrics) -> Iterator[Sheet]:
         if each.cost_usd or each.input_tokens or each.output_tokens
     ]
     if used_by:
-        yield Sheet(("used by", *used), _uses(*zip(*used_by, strict=True)))
+        yield ("used by", *used), *_uses(*zip(*used_by, strict=True))
     if metrics.models:
         models = [_name(each.name) for each in metrics.models]
-        yield Sheet(("model", *used), _uses(models, metrics.models))
+        yield ("model", *used), *_uses(models, metrics.models)
     if metrics.gates:
-        waits = ("opened", "open", "median", "p90", "total")
-        yield Sheet(("waiting at", *waits), _waits(metrics.gates))
+        yield (
+            ("waiting at", "opened", "open", "median", "p90", "total"),
+            *_waits(metrics.gates),
+        )
 
 
 def _names(steps: Sequence[Figures]) -> list[str]:
-    """The names of steps, with the playbook if there are several, and the items of a loop."""
     several = len({step.playbook for step in steps}) > 1
     names = (f"{step.playbook} {step.name}" if several else step.name for step in steps)
     return [
@@ -146,7 +138,6 @@ def _waits(gates: Sequence[WaitTimes]) -> Rows:
 
 
 def _spreads(spreads: Sequence[DurationStats | None]) -> Sequence[tuple[str, ...]]:
-    """Median, 90th percentile and total of each row, in one unit for each column."""
     columns = (
         [None if each is None else getattr(each, key) for each in spreads]
         for key in ("median", "p90", "total")
@@ -186,10 +177,9 @@ def _figure(number: float, unit: str) -> str:
     return f"{number:.0f}{unit}" if whole else f"{number:.1f}{unit}"
 
 
-def plain(sheet: Sheet, width: int = WIDTH) -> Iterator[str]:
+def plain(table: Rows, width: int = WIDTH) -> Iterator[str]:
     """The table as text with aligned columns, the head first."""
-    table = (sheet.head, *sheet.rows)
-    widths = [max(len(row[column]) for row in table) for column in range(len(sheet.head))]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     room = max(width - sum(widths[1:]) - 2 * len(widths[1:]), _NARROWEST)
     for name, *cells in table:
         shown = fitted(name, room)

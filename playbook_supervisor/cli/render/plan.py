@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -178,20 +178,16 @@ def _limits(limits: Limits) -> str:
 
 
 def _failing(planned: PlannedStep) -> str:
-    """The reaction to a failure; empty if the session just stops."""
     who, step = _who(planned), planned.step
-    then = _by_policy(step.error_policy, who)
-    if step.escalation_triggers and step.error_policy != ErrorPolicy.GATE:
+    policy = step.error_policy
+    named = [f"on {code} {_reaction(handling, who)}" for code, handling in policy.by_code]
+    then = "; ".join([*named, ("else " if named else "") + _reaction(policy.default, who)])
+    if step.escalation_triggers and policy != ErrorPolicy.GATE:
         then = f"asks {who} on {', '.join(step.escalation_triggers)}; else {then}"
     if back := step.on_fail:
         times = "once" if back.times == 1 else f"up to {back.times} times"
         return f"goes back to {back.back_to} {times}, then {then}"
     return "" if then == "stops" else then
-
-
-def _by_policy(policy: ErrorPolicy, who: str) -> str:
-    named = [f"on {code} {_reaction(handling, who)}" for code, handling in policy.by_code]
-    return "; ".join([*named, ("else " if named else "") + _reaction(policy.default, who)])
 
 
 def _reaction(handling: Handling, who: str) -> str:
@@ -214,7 +210,6 @@ def _who(planned: PlannedStep) -> str:
 
 
 def _gate(planned: PlannedStep, mode: Mode) -> str:
-    """When the step waits for a human; empty if only a failure can cause that."""
     who, step = _who(planned), planned.step
     required = required_before(step, planned.asks_for)
     alone = mode is Mode.AUTONOMOUS and not planned.people
@@ -288,7 +283,11 @@ def as_json(plan: RunPlan) -> dict[str, Any]:
         "args": dict(plan.args),
         "mode": plan.mode,
         "agent": plan.agent,
-        "phases": [_phase_shape(phase, plan.root) for phase in plan.phases],
+        "phases": [
+            valued(group=phase[0].step.parallel_group)
+            | {"steps": [_step_shape(planned, plan.root) for planned in phase]}
+            for phase in plan.phases
+        ],
         "missing": list(plan.missing),
         "warnings": list(plan.warnings),
         "refusals": [error.as_mapping() for error in plan.refusals],
@@ -298,24 +297,20 @@ def as_json(plan: RunPlan) -> dict[str, Any]:
     return shape | valued(limits=_given(plan.playbook.limits), outputs=outputs, adopts=plan.adopts)
 
 
-def _phase_shape(phase: Sequence[PlannedStep], root: Path) -> dict[str, Any]:
-    group = phase[0].step.parallel_group
-    steps = [_step_shape(planned, root) for planned in phase]
-    return {**({"group": group} if group else {}), "steps": steps}
-
-
 def _step_shape(planned: PlannedStep, root: Path) -> dict[str, Any]:
     step, found = planned.step, planned.found
     shape: dict[str, Any] = {
         "step": step.id,
         "runs": planned.runs,
         "command": found.name if found else planned.command,
-        **({"file": _shown_file(found.file, root)} if found and found.file else {}),
-        **({"builtin": True} if found and found.builtin else {}),
-        **({"closed": True} if found and found.closed else {}),
-        **({"hidden": True} if found and found.hidden else {}),
+        **valued(
+            file=_shown_file(found.file, root) if found and found.file else "",
+            builtin=(found and found.builtin) or None,
+            closed=(found and found.closed) or None,
+            hidden=(found and found.hidden) or None,
+        ),
         "args": planned.args,
-        **({"agent": planned.agent} if planned.agent else {}),
+        **valued(agent=planned.agent),
         "autonomy": step.autonomy,
         "error_policy": step.error_policy.written,
         "preconditions": [

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from types import FrameType
 
-from playbook_supervisor.cli.render import text, wording
+from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.log import write_line
 from playbook_supervisor.commands.views.queries import changes_since_beginning
 from playbook_supervisor.drivers.observers import PromptAnswer
@@ -80,7 +80,9 @@ class Prompt:
                 case "?" | "help":
                     shown = _meanings(snapshot)
                 case "d" | "diff" if Resolution.ANSWER not in text.asked(snapshot).choices:
-                    shown = _diff(snapshot)
+                    own = snapshot.of(text.asked(snapshot).member)
+                    changes = changes_since_beginning(own.store, own.session_id)
+                    shown = list(diff_lines(changes))
                 case _:
                     return typed
             for line in shown:
@@ -122,11 +124,6 @@ class Prompt:
         return PromptAnswer(line.decode("utf-8", "replace"))
 
 
-def _diff(snapshot: Snapshot) -> list[str]:
-    own = snapshot.of(text.asked(snapshot).member)
-    return list(diff_lines(changes_since_beginning(own.store, own.session_id)))
-
-
 def _prompts(snapshot: Snapshot) -> list[str]:
     """`(? for help) continue (Enter), skip or abort > `: the choices; Enter is an empty line.
 
@@ -146,7 +143,7 @@ def _prompts(snapshot: Snapshot) -> list[str]:
     words = list(asked.words)
     if asked.reason in PLANNED:
         words[words.index(Resolution.CONTINUE)] += " (Enter)"
-    return [f"(? for help) {wording.joined(words)} > "]
+    return [f"(? for help) {text.joined(words)} > "]
 
 
 def _meanings(snapshot: Snapshot) -> list[str]:

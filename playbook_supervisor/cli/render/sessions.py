@@ -12,7 +12,7 @@ from os.path import relpath
 from pathlib import Path
 from shlex import quote
 
-from playbook_supervisor.cli.render import text, wording
+from playbook_supervisor.cli.render import text
 from playbook_supervisor.commands.overview import ClientState, SessionOverview
 from playbook_supervisor.commands.views.progress import said_by
 from playbook_supervisor.commands.views.queries import SessionView
@@ -72,7 +72,7 @@ def brief(seen: SessionOverview, now: int, context: Sequence[str] = ()) -> Itera
 
 def said(seen: SessionOverview) -> list[str]:
     """A line for each attempt whose worker or check has printed something."""
-    return [f"  {wording.path(each)}: {first_line(line)}" for each, line in said_by(seen).items()]
+    return [f"  {text.path(each)}: {first_line(line)}" for each, line in said_by(seen).items()]
 
 
 def isolated(isolation: str) -> str:
@@ -82,7 +82,6 @@ def isolated(isolation: str) -> str:
 
 
 def _stale(seen: SessionOverview) -> Iterator[str]:
-    """The ways to continue without running again what an older copy does not know."""
     manifest = seen.manifest
     assert manifest is not None  # noqa: S101 - a stale one was read
     place = relpath(seen.store.checkout.main_root / manifest.worktree)
@@ -106,7 +105,7 @@ def _state(seen: SessionOverview, now: int) -> str:
     assert manifest is not None  # noqa: S101 - the caller checked it
     if (gate := seen.gate) is not None:
         waited = text.duration(max(now - gate.opened_at, 0))
-        return f"WAITS FOR A HUMAN at {wording.path(gate.id)}, for {waited}"
+        return f"WAITS FOR A HUMAN at {text.path(gate.id)}, for {waited}"
     at = f" at {manifest.current_step}" if manifest.current_step and seen.open else ""
     if manifest.completed_at is not None:
         elapsed = text.duration(manifest.completed_at - manifest.started_at)
@@ -116,7 +115,6 @@ def _state(seen: SessionOverview, now: int) -> str:
 
 
 def _location(seen: SessionOverview) -> str:
-    """The path to the session's worktree, unless it is the current one."""
     here = Path.cwd()
     return "" if here.is_relative_to(seen.root) else f"  in {relpath(seen.root, here)}"
 
@@ -137,7 +135,7 @@ def details(shown: SessionView, now: int, *, every: bool = False) -> Iterator[st
         if seen.manifest.parent:
             yield f"  a child session of {first_line(seen.manifest.parent)}"
         args = ", ".join(f"{key}={value}" for key, value in seen.manifest.args.items() if value)
-        yield f"  began {wording.stamp(seen.manifest.started_at)}" + (
+        yield f"  began {text.stamp(seen.manifest.started_at)}" + (
             f" with {first_line(args)}" if args else ""
         )
     if shown.playbook is not None:
@@ -188,7 +186,7 @@ def _run(
     step = steps.get(base_of(run.last.step_id))
     if run.loop:
         title = [first_line(step.title)] if step and step.title else []
-        head = [wording.stamp(run.entries[0].started_at), run.loop, items_line(run), *title]
+        head = [text.stamp(run.entries[0].started_at), run.loop, items_line(run), *title]
         yield "  ".join(head)
         if not every:
             yield from (f"  {line}" for line in failed_items(run))
@@ -228,7 +226,7 @@ def failed_items(run: StepRun) -> list[str]:
 
 def _attempt(entry: Entry, step: Step | None) -> Iterator[str]:
     status = "another round follows" if is_round(entry) else str(entry.status)
-    words = [wording.stamp(entry.started_at), f"{entry.id}{text.item_of(entry)}", status]
+    words = [text.stamp(entry.started_at), f"{entry.id}{text.item_of(entry)}", status]
     if entry.completed_at is not None and entry.status is not EntryStatus.SKIPPED:
         words.append(text.duration(entry.completed_at - entry.started_at))
     words.append(f"({entry.decision}{f': {entry.trigger}' if entry.trigger else ''})")

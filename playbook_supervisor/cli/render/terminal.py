@@ -16,7 +16,7 @@ from rich.segment import Segment, SegmentLines
 from rich.text import Text
 
 from playbook_supervisor.cli.options import Level
-from playbook_supervisor.cli.render import live, text, wording
+from playbook_supervisor.cli.render import live, text
 from playbook_supervisor.cli.render.log import now
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import PlaybookError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from playbook_supervisor.cli.render.live import StepList
-    from playbook_supervisor.cli.render.wording import Line
+    from playbook_supervisor.cli.render.text import Line
     from playbook_supervisor.kernel.directives import Attempt
     from playbook_supervisor.sessions.store.snapshot import Snapshot
 
@@ -162,7 +162,7 @@ class Terminal(Observer):
         self._begin()
         self.close()
         self._above = live.settled_steps(snapshot, self._attempts)
-        place = wording.path(text.asked(snapshot).member.id)
+        place = text.path(text.asked(snapshot).member.id)
         title = Text(f" {place} waits for you ", style="bold reverse yellow")
         self._region.print(Text(), title, Text(text.question(snapshot)))
 
@@ -268,7 +268,6 @@ def _journaled(snapshot: Snapshot, within: str = "") -> Iterator[tuple[str, Entr
 
 
 def _due(snapshot: Snapshot, within: str = "") -> dict[str, Entry]:
-    """The attempts of the due phases of the session and its children, by their ids."""
     found = {f"{within}{entry.id}": entry for entry in snapshot.state.entries}
     for place, child in snapshot.children.items():
         found |= _due(child, f"{within}{place}/")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from playbook_supervisor.cli.render import wording
 from playbook_supervisor.errors import guidance, with_session
 from playbook_supervisor.formats.sanitize import first_line, one_line
 from playbook_supervisor.formats.timestamps import duration as duration
+from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.model import SLASH, Playbook, Reviewers, base_of
 from playbook_supervisor.kernel.state import Change, Entry, Event, last_entries
@@ -20,13 +20,18 @@ from playbook_supervisor.kernel.vocabulary import (
     SessionStatus,
 )
 from playbook_supervisor.project.expressions.references import shown
+from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.steps.step_runs import is_round, waited_ms
 from playbook_supervisor.sessions.store.snapshot import arg_values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Literal, TypeAlias
+
     from playbook_supervisor.kernel.model import Step
     from playbook_supervisor.sessions.store.snapshot import Snapshot
+
+    LineTone: TypeAlias = Literal["plain", "waits", "works", "dim"]
 
 _LINE = 400
 RECOVERED = "recovered: its files show that it had finished before its driver died"
@@ -36,6 +41,29 @@ NOTABLE = 100
 _LONG = 1000  # ms at a gate; a shorter time is not in a line of the log
 _CENT = 0.01  # USD
 _PULL_REQUEST = r"https?://[^\s\"'<>()]+/(?:pull|pulls|pull-requests|merge_requests)/[0-9]+"
+
+
+class Line(Record):
+    """A line of a board; a `whole` one is wrapped where others are cut."""
+
+    text: str
+    tone: LineTone = "plain"
+    whole: bool = False
+
+
+def stamp(ms: int) -> str:
+    """`2026-02-19T10:20:26Z`."""
+    return f"{to_time(ms)[:19]}Z"
+
+
+def path(id_: str) -> str:
+    """`release#1 → pr#1`: where an attempt or a gate of a child session stands."""
+    return id_.replace("/", " → ")
+
+
+def joined(words: Sequence[str]) -> str:
+    """`continue, skip or abort`."""
+    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def item_of(entry: Entry) -> str:
@@ -57,26 +85,23 @@ def event_line(event: Event, snapshot: Snapshot, now: int) -> str:
         case Change.LAUNCHED:
             own = snapshot.of(event)
             command = _started(own, own.state.playbook.step(entry.step_id))
-            return (
-                f"{wording.stamp(entry.launched_at or entry.started_at)} {event.id} start {command}"
-            )
+            return f"{stamp(entry.launched_at or entry.started_at)} {event.id} start {command}"
         case Change.ANSWERED:
             return _answered(event)
         case Change.TAKEN_UP:
-            return f"{wording.stamp(now)} {event.id} is retried"
+            return f"{stamp(now)} {event.id} is retried"
         case Change.UNDONE:
-            return f"{wording.stamp(now)} {event.id} undone: {first_line(entry.undone, _LINE)}"
+            return f"{stamp(now)} {event.id} undone: {first_line(entry.undone, _LINE)}"
         case Change.RETURNED if entry.recovered:
-            return f"{wording.stamp(entry.latest)} {event.id} {RECOVERED}"
+            return f"{stamp(entry.latest)} {event.id} {RECOVERED}"
         case Change.DONE | Change.FAILED | Change.SKIPPED:
-            line = f"{wording.stamp(entry.latest)} {_settled(event)}"
+            line = f"{stamp(entry.latest)} {_settled(event)}"
             return f"{_answered(event)}\n{line}" if _by_answer(entry) else line
         case _:
             return ""
 
 
 def _started(snapshot: Snapshot, step: Step) -> str:
-    """A slash command without its arguments, any other command with its values."""
     if step.namespace == SLASH:
         return step.command
     return first_line(shown(step.command, arg_values(snapshot, step)))
@@ -87,11 +112,10 @@ def _answered(event: Event) -> str:
     gate = entry.gates[-1]
     by = f" by {first_line(gate.by)}" if gate.by else ""
     said = one_line(gate.text, 80) if gate.resolution is Resolution.ANSWER else gate.resolution
-    return f"{wording.stamp(entry.latest)} {event.id} answered {said}{by}"
+    return f"{stamp(entry.latest)} {event.id} answered {said}{by}"
 
 
 def _by_answer(entry: Entry) -> bool:
-    """True if an answer settled the attempt, and not the work after it."""
     return bool(entry.gates) and entry.gates[-1].answered_at == entry.completed_at
 
 
@@ -129,7 +153,7 @@ def choices_of(snapshot: Snapshot) -> str:
     gate = asked(snapshot)
     if gate.reason is GateReason.QUESTION:
         return "the number of an option, words of your own, or abort"
-    return wording.joined(gate.words)
+    return joined(gate.words)
 
 
 def pull_requests(entries: Iterable[Entry]) -> list[str]:
@@ -154,7 +178,7 @@ def how_to_answer(snapshot: Snapshot, session: str = "") -> str:
     """The commands that answer the gate and continue."""
     first, *others = asked(snapshot).words
     name = f" {session}" if session else ""
-    choices = f"{first} (or {wording.joined(others)})"
+    choices = f"{first} (or {joined(others)})"
     if asked(snapshot).reason is GateReason.QUESTION:
         choices = '"…" (the number of an option, or words of your own; or abort)'
     return f"answer: playbook answer{name} {choices}, then playbook resume{name}"

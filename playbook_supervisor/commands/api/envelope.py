@@ -51,7 +51,6 @@ def envelope(result: DriveResult, context: GateContext | None = None) -> Json:
 
 
 def _output(result: DriveResult) -> list[Any]:
-    """The last output of the session, or its last words if it came from another machine."""
     snapshot = result.snapshot
     if kept := output_files.read_last(_folders(snapshot.store, snapshot.session_id)):
         return kept

@@ -96,7 +96,6 @@ def _text(data: bytes) -> str:
 
 
 def _object(text: str, what: str, number: Callable[[str], Any] | None = None) -> dict[str, Any]:
-    """The object that is the whole text, with its numbers read by `number`."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -241,7 +240,6 @@ def _carried_out(request: Request, store: DiskStore, observer: Observer) -> Driv
 def _unserved(
     request: Request, store: DiskStore, begun: list[str], deadline: Deadline
 ) -> StateError:
-    """The error of a request that was ended while no session was being driven."""
     if deadline.passed:
         error = StateError("PB-STATE-DEADLINE", "the request took longer than its `timeoutMs`")
     else:

@@ -196,7 +196,6 @@ def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
 def _of_other_agents(
     playbook: Playbook, document: Document, project: _Project
 ) -> Iterator[Problem]:
-    """The commands that the agents lack which steps name."""
     for index, step in enumerate(playbook.steps):
         if step.agent and step.namespace == SLASH:
             commands = project.commands_of(step.agent)
@@ -236,7 +235,6 @@ def _step_kinds(
 def _children(
     playbook: Playbook, document: Document, project: _Project, file: Path, *, in_project: bool
 ) -> Iterator[Problem]:
-    """The faults of the children: warnings where another project may be meant."""
     from playbook_supervisor.project.playbooks.child_playbooks import lint
 
     if project.children is None:
@@ -251,7 +249,6 @@ def _children(
 
 
 def _denied(playbook: Playbook, document: Document, root: Path) -> Iterator[Problem]:
-    """The steps that the client's settings of the project keep from working inside the client."""
     rules, code = permissions.deny_rules(permissions.project_files(root)), "PB-CHECK-DENIED"
     places = {step.id: index for index, step in enumerate(playbook.steps)}
     for step, rule in permissions.denied(rules, playbook.steps, conversation=True):
@@ -262,7 +259,6 @@ def _denied(playbook: Playbook, document: Document, root: Path) -> Iterator[Prob
 def _not_allowed(
     problems: Sequence[Problem], data: bytes, file: str, unchecked: Sequence[str] = ()
 ) -> Problems:
-    """Without the warnings that a comment in the file allows."""
     if b"playbook: allow" not in data:
         return tuple(problems)
     return without_allowed(problems, data, file, unchecked=unchecked)
@@ -324,7 +320,6 @@ def _in_policy(data: bytes, file: str, project: _Project) -> Problems:
 
 
 def _used(rule: PolicyRule, playbooks: Sequence[Playbook]) -> bool:
-    """True if it matches any step. True if there are no playbooks yet."""
     return not playbooks or any(
         rule.matches(playbook, step) for playbook in playbooks for step in playbook.steps
     )

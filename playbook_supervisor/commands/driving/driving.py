@@ -76,7 +76,7 @@ class DriveOptions:
     wall: float | None = None
     idle: float | None = None
     kill: bool = False
-    limits: Budget | None = None
+    limits: Budget = budget.NO_LIMITS
     max_output_bytes: int | None = None
     patience: float | None = None
     isolation: str = ""
@@ -128,12 +128,7 @@ def drive_options(
         patience=limits.get("patience"),
         kill=kill,
         isolation=isolation,
-        limits=Budget(
-            max_turns=limits.get("max_turns"),
-            max_tool_calls=limits.get("max_tool_calls"),
-            max_cost_usd=limits.get("max_cost_usd"),
-            max_tokens=limits.get("max_tokens"),
-        ),
+        limits=Budget(**{key: limits.get(key) for key in Budget.__annotations__}),  # type: ignore[arg-type]
         max_output_bytes=limits.get("max_output_bytes"),
     )
 
@@ -166,7 +161,7 @@ def run(
     shares = run_agents.shares_of(request, drive.agent)
     agents = run_agents.chosen(shares, drive.agent, request.config, root)
     require_executable(request, root, start=start, machine=root)
-    run_agents.admit(agents, shares, request, root, drive.limits or budget.NO_LIMITS)
+    run_agents.admit(agents, shares, request, root, drive.limits)
     of_claude = run_agents.of_claude(agents, shares)
     permissions.require_allowed(of_claude, root, conversation=False)
     driver = driver_of(drive, root, start)
@@ -264,13 +259,13 @@ def resume(
     config = _told_settings(tree, observer, confirm, accept=accept_config)
     if drive.isolation and _less(drive.isolation, config.isolation.mode):
         locate.require_human(store, session_id, "resume --isolation")
-    asked, drive = drive.limits or budget.NO_LIMITS, _as_before(drive, known, store.checkout.root)
+    asked, drive = drive.limits, _as_before(drive, known, store.checkout.root)
     playbook = tree.look().state.playbook
     shares = run_agents.shares(playbook, drive.agent, children, manifest.args)
     agents = run_agents.chosen(shares, drive.agent, config, tree.root)
     for agent in agents.all:
         budget.require_enforceable(agent, asked)
-        if said := budget.unenforceable(agent, drive.limits or budget.NO_LIMITS):
+        if said := budget.unenforceable(agent, drive.limits):
             observer.on_notice(said)
     result = _drive(
         tree,
@@ -374,7 +369,6 @@ def answer(
 
 
 def _with_waiting_sessions(error: StateError, cwd: Path | None) -> StateError:
-    """The error, with guidance to the sessions of any worktree that wait at a gate."""
     if error.code not in ("PB-STATE-NO-SESSION", "PB-STATE-NO-GATE"):
         return error
     manifests = (seen.manifest for seen in overview.sessions(locate.store(cwd)))
@@ -394,7 +388,6 @@ def _names_session(word: str, cwd: Path | None) -> bool:
 
 
 def _notice(store: DiskStore, session_id: str) -> str:
-    """A note on the settings once an answer is recorded; no error can undo that."""
     try:
         told, _ = settings_in_force.difference(store.checkout.root, store.pinned(session_id))
     except PlaybookError as error:
@@ -419,7 +412,9 @@ def _drive(
     store, private, config = tree.store, tree.private, agents.config
     if missing := isolation.admit(drive.isolation, config):
         observer.on_notice(missing)
-    observer = _with_absent_people(observer, tree, config)
+    each = [observer, LiveOutput(private)]
+    if config.notify:
+        each.append(Notifier(config, tree.root, private, observer.on_notice))
     if own_agents.above(store.checkout):
         prompter = None  # an agent has made the terminal
     authorization.take_over(store.checkout, private, os.environ)
@@ -433,13 +428,13 @@ def _drive(
         runner = Runner(
             tree,
             None,
-            observer,
+            CompositeObserver(*each),
             prompter,
             mode=drive.mode or Mode.MANUAL,
             wall=drive.wall,
             idle=drive.idle,
             max_output_bytes=drive.max_output_bytes,
-            limits=drive.limits or budget.NO_LIMITS,
+            limits=drive.limits,
             kill=drive.kill,
             by=_person(store) if prompter else NO_ONE,
             patience=config.patience if drive.patience is None else drive.patience,
@@ -480,7 +475,6 @@ def as_started(drive: DriveOptions, store: DiskStore, request: RunRequest) -> Dr
 
 
 def _as_before(drive: DriveOptions, known: Driver, root: Path) -> DriveOptions:
-    """The options that a person gives now, and for the rest those that the session remembers."""
     return replace(
         drive,
         agent=drive.agent or registry.with_absolute_path(known.agent, root),
@@ -488,7 +482,7 @@ def _as_before(drive: DriveOptions, known: Driver, root: Path) -> DriveOptions:
         wall=known.wall if drive.wall is None else drive.wall,
         idle=known.idle if drive.idle is None else drive.idle,
         isolation=drive.isolation or known.isolation,
-        limits=budget.merged(drive.limits or budget.NO_LIMITS, known.limits),
+        limits=budget.merged(drive.limits, known.limits),
     )
 
 
@@ -499,7 +493,6 @@ def _told_settings(
     *,
     accept: bool = False,
 ) -> Config:
-    """The settings in force; a person is told how the project's differ, and may take them."""
     store, session_id = tree.store, tree.id
     driver_lock.require_no_runner(tree.private)
     pinned, missed = settings_in_force.pin_missing(store, session_id)
@@ -527,20 +520,11 @@ def driver_of(drive: DriveOptions, root: Path, start: str = "") -> Driver:
         wall=drive.wall,
         idle=drive.idle,
         isolation=drive.isolation,
-        limits=budget.to_session(drive.limits or budget.NO_LIMITS),
+        limits=budget.to_session(drive.limits),
     )
 
 
-def _with_absent_people(observer: Observer, tree: SessionTree, config: Config) -> Observer:
-    root, private = tree.root, tree.private
-    each: tuple[Observer, ...] = (observer, LiveOutput(private))
-    if config.notify:
-        each = (*each, Notifier(config, root, private, observer.on_notice))
-    return CompositeObserver(*each)
-
-
 def _let_go(snapshot: Snapshot) -> Snapshot:
-    """With what a person has to know of a session that was ended or left."""
     snapshot = locate.with_store_notices(snapshot)
     now = snapshot.store.standing(snapshot.session_id)
     if not now.instead:

@@ -11,7 +11,7 @@ from playbook_supervisor.agents import registry
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving.driving import DriveOptions, as_started
 from playbook_supervisor.commands.driving.preflight import preflight
-from playbook_supervisor.drivers import budget, run_agents
+from playbook_supervisor.drivers import run_agents
 from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.drivers.run_agents import Agents
 from playbook_supervisor.drivers.step_kinds import require_executable
@@ -132,7 +132,7 @@ def plan(
     index = run_agents.Commands(shares, agents, drive.agent, request.config, root)
     with _noting(refusals):
         if agents is not None:
-            run_agents.admit(agents, shares, request, root, drive.limits or budget.NO_LIMITS)
+            run_agents.admit(agents, shares, request, root, drive.limits)
         elif own == registry.DEFAULT:
             request.require_commands(root)
     pending = _pending_session(store, request, refusals)
@@ -290,7 +290,6 @@ def _now(condition: str, workspace: conditions.Workspace) -> Probed:
 
 
 def _provider(condition: str, now: Mapping[str, Probed], earlier: list[Step]) -> str:
-    """The step that provides a condition that does not hold yet; empty if it holds or none does."""
     if now[condition].held:
         return ""
     return next((step.id for step in reversed(earlier) if condition in step.postconditions), "")
@@ -308,7 +307,6 @@ def _missing(phases: tuple[tuple[PlannedStep, ...], ...]) -> Iterator[str]:
 
 
 def _unprovable(phases: tuple[tuple[PlannedStep, ...], ...]) -> Iterator[str]:
-    """Postconditions that cannot be checked now, so that people learn it before an hour's run."""
     for planned in (each for phase in phases for each in phase):
         for probed in planned.postconditions:
             if probed.answer is Answer.ERROR:

@@ -77,7 +77,6 @@ def asks_forge(step: Step) -> bool:
 
 
 def _checks(steps: Mapping[str, Step], root: Path, config: Config) -> Iterator[Lack]:
-    """The checks whose programs are not here, unless their set-up may make them."""
     for name, step in steps.items():
         for _, parameter in named_checks(step):
             try:
@@ -93,7 +92,6 @@ def _checks(steps: Mapping[str, Step], root: Path, config: Config) -> Iterator[L
 
 
 def _push(name: str, root: Path) -> Lack | None:
-    """Why this step could not push; None if it could, or if there is no remote or commit yet."""
 
     def git(*arguments: str, env: Mapping[str, str] | None = None, stdin: bytes = b"") -> Completed:
         around = {**environment(Runs.ALL), **(env or {})}
@@ -117,7 +115,6 @@ def _push(name: str, root: Path) -> Lack | None:
 
 
 def _login(name: str, root: Path) -> Lack | None:
-    """Why this step could not ask the forge; None if it could, or if `lacking` says so."""
     try:
         env = {**os.environ, **github.QUIET}
         done = run(["gh", "auth", "status"], cwd=root, env=env, timeout=_DEADLINE)

@@ -111,7 +111,6 @@ def report(
 
 
 def _require_an_agents(snapshot: Snapshot, attempt: str) -> None:
-    """StateError PB-STATE-REFUSED for the report of a step that no agent carries out."""
     if any(member.id == attempt for member in for_us(snapshot)):
         raise StateError(
             "PB-STATE-REFUSED",

@@ -97,7 +97,6 @@ def _decide(store: DiskStore, session_id: str, text: str, *, approve: bool) -> S
 
 
 def _require_waiting(snapshot: Snapshot, token: Token) -> None:
-    """StateError PB-STATE-TOKEN-STALE unless the session waits for this token's decision."""
     gate, status = _gate(snapshot), snapshot.manifest.status
     if token.gate and gate != token.gate:
         raise tokens.stale(f"the gate {token.gate} is no longer open")
@@ -108,7 +107,6 @@ def _require_waiting(snapshot: Snapshot, token: Token) -> None:
 
 
 def _require_approvable(snapshot: Snapshot) -> None:
-    """StateError PB-STATE-REFUSED at a question of an agent, which is not answered by a yes."""
     asked = snapshot.directive
     if isinstance(asked, Ask) and asked.reason is GateReason.QUESTION:
         raise StateError(

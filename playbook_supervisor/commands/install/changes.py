@@ -6,7 +6,7 @@ Both refuse first, then plan, then apply. Files shared with other tools are merg
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -42,10 +42,7 @@ from playbook_supervisor.system.disk.files import (
 
 Verb = Literal["write", "keep", "merge", "remove", "conflict"]
 Merge = Callable[[bytes], bytes]
-"""A file's content (empty if there is no file) → the same content with our entries."""
-
-SHARED: Mapping[str, Merge] = {settings.FILE: settings.merged}
-"""The files that we share with other tools, each with the function that adds our entries."""
+"""The client's settings (empty if there is no file) → the same with our entries."""
 
 UP_TO_DATE = "up to date"
 WITHOUT_HOOKS = "left alone (--no-hooks)"
@@ -80,12 +77,13 @@ class FileChange:
 class InstallPlan:
     """The plan of `init` or `update`; `record` is the new install.yaml, `again` plans anew.
 
-    `layout` says for which agent commands were looked for, and are written.
+    `merge` is for the client's settings, if they are part of it. `layout` says for which agent
+    commands were looked for, and are written.
     """
 
     root: Path
     files: tuple[FileChange, ...]
-    merges: Mapping[str, Merge]
+    merge: Merge | None
     record: Installation
     again: Callable[[], InstallPlan] = field(repr=False, compare=False)
     layout: str = CLAUDE
@@ -182,10 +180,9 @@ def hooks_by_plugin(root: Path, previous: Installation, said: bool | None) -> bo
     return said is None and not previous.no_hooks and plugin_enabled(root, Path.home())
 
 
-def rules_alone(merges: Mapping[str, Merge]) -> Mapping[str, Merge]:
-    """The same, but that our hooks are not added to the client's settings."""
-    rules = {settings.FILE: settings.with_rules}
-    return {path: rules.get(path, merge) for path, merge in merges.items()}
+def merge_of(*, plugin: bool) -> Merge:
+    """The way to add our entries to the client's settings: no hooks beside those of our plugin."""
+    return settings.with_rules if plugin else settings.merged
 
 
 def script(
@@ -222,13 +219,13 @@ def script(
 def complete(
     root: Path,
     files: list[FileChange],
-    merges: Mapping[str, Merge],
+    merge: Merge | None,
     record: Installation,
     previous: Installation,
     again: Callable[[], InstallPlan],
 ) -> InstallPlan:
-    """The plan for these files, the shared files, the index and install.yaml."""
-    files += [FileChange(_merge(root, path, merges[path], record)) for path in merges]
+    """The plan for these files, the client's settings, the index and install.yaml."""
+    files += [FileChange(_merge(root, merge, record))] if merge else []
     changed = [file.action.path for file in files if file.action.verb in ("write", "remove")]
 
     def index_differs() -> bool:
@@ -239,10 +236,11 @@ def complete(
     index = _generated(root, library.INDEX, "regenerated", index_differs)
     written = _generated(root, FILE, "updated", lambda: record != previous)
     files += [FileChange(index), FileChange(written, emit_installation(record))]
-    return InstallPlan(root, tuple(files), merges, record, again)
+    return InstallPlan(root, tuple(files), merge, record, again)
 
 
-def _merge(root: Path, path: str, merge: Merge, record: Installation) -> Action:
+def _merge(root: Path, merge: Merge, record: Installation) -> Action:
+    path = settings.FILE
     if record.no_hooks:
         return Action(path, "keep", WITHOUT_HOOKS)
     if why := obstacle(root, path):
@@ -256,7 +254,6 @@ def _merge(root: Path, path: str, merge: Merge, record: Installation) -> Action:
 
 
 def _generated(root: Path, path: str, why: str, differs: Callable[[], bool]) -> Action:
-    """The action for a file that is made from others; `why` if it is made anew."""
     if hindered := obstacle(root, path):
         return Action(path, "conflict", hindered)
     if not (root / path).exists():
@@ -302,10 +299,12 @@ def _refuse_conflicts(plan: InstallPlan) -> None:
 
 def _apply(plan: InstallPlan, file: FileChange) -> None:
     path, verb = file.action.path, file.action.verb
-    if path in plan.merges and verb in ("write", "merge"):
-        _write(plan.root, path, plan.merges[path](current_content(plan.root, path)))
-    elif verb in ("write", "merge") and file.content:
-        _write(plan.root, path, file.content)
+    if verb in ("write", "merge"):
+        data = file.content
+        if plan.merge and path == settings.FILE:
+            data = plan.merge(current_content(plan.root, path))
+        if data:
+            _write(plan.root, path, data)
     elif verb == "remove":
         remove(plan.root / path)
 

@@ -7,29 +7,37 @@ deleted are restored only on request.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from playbook_supervisor import __version__
+from playbook_supervisor.agents import registry
 from playbook_supervisor.commands import locate
-from playbook_supervisor.commands.install import changes, project_agent, shipped
-from playbook_supervisor.commands.install.changes import Action, FileChange, InstallPlan, Merge
-from playbook_supervisor.commands.install.command_forms import command_file
+from playbook_supervisor.commands.install import changes, shipped
+from playbook_supervisor.commands.install.changes import Action, FileChange, InstallPlan
 from playbook_supervisor.commands.install.proposals import Proposal, check_change
+from playbook_supervisor.commands.install.shipped import command_file
 from playbook_supervisor.commands.install.survey import Survey, foreign_commands, survey
+from playbook_supervisor.drivers.claude_code import settings
 from playbook_supervisor.drivers.claude_code.marker import SCRIPT
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
-from playbook_supervisor.project.install_record import FILE, Installation, fingerprint
+from playbook_supervisor.project.command_layouts import CLAUDE, LAYOUTS
+from playbook_supervisor.project.install_record import (
+    FILE,
+    Installation,
+    fingerprint,
+    read_installation,
+)
 from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import read_bytes
 from playbook_supervisor.system.git import checkout
 
-_ALWAYS_WRITTEN = frozenset({*changes.SHARED, SCRIPT, library.INDEX, FILE})
+_ALWAYS_WRITTEN = frozenset({settings.FILE, SCRIPT, library.INDEX, FILE})
 """The files that every `init` writes if they are missing, also without `--restore`."""
 
 
@@ -53,21 +61,19 @@ class Choices:
 
 
 def plan(
-    cwd: Path | None = None,
-    merges: Mapping[str, Merge] = changes.SHARED,
-    choices: Choices = Choices(),
+    cwd: Path | None = None, *, choices: Choices = Choices(), shared: bool = True
 ) -> InstallPlan:
-    """The plan of `init` in the repository of `cwd`. Writes nothing.
+    """The plan of `init` in the repository of `cwd`; without the client's settings unless `shared`.
 
     StateError PB-STATE-NO-REPOSITORY outside of a repository; StorageError if `.playbooks` is not
-    a folder or a symbolic link leads out; CheckError if install.yaml, config.yaml or a shared file
+    a folder or a symbolic link leads out; CheckError if install.yaml, config.yaml or the settings
     cannot be read; ArgumentError if a file to restore is not shipped or not deleted, or as for
-    `project_agent.layout_of`.
+    `layout_of`.
     """
     folder = cwd or locate.current_folder()
     here = checkout.find(folder)
     restore = tuple(_from_top(path, folder, here.root) for path in choices.restore)
-    return _Plan(here, replace(choices, restore=restore)).made(merges)
+    return _Plan(here, replace(choices, restore=restore)).made(shared=shared)
 
 
 apply = changes.apply
@@ -89,14 +95,14 @@ class _Plan:
         self._here, self._root, self._choices = here, here.root, choices
         self._previous = changes.previous_installation(here.root)
         self._shipped = shipped.files()
-        self._layout = project_agent.layout_of(here.root, choices.agent)
+        self._layout = layout_of(here.root, choices.agent)
         self._restored = [self._deleted(path) for path in choices.restore]
         self._foreign = foreign_commands(here.root)
         said = choices.no_hooks
         self._without = self._previous.no_hooks if said is None else said
         self._plugin = changes.hooks_by_plugin(here.root, self._previous, said)
 
-    def made(self, merges: Mapping[str, Merge]) -> InstallPlan:
+    def made(self, *, shared: bool) -> InstallPlan:
         previous, choices = self._previous, self._choices
         files = [change for path in self._wanted() for change in self._changes(path)]
         if choices.check:
@@ -106,10 +112,9 @@ class _Plan:
         record = Installation(__version__, {**previous.files, **recorded}, without)
         if previous.version and (record.files, without) == (previous.files, previous.no_hooks):
             record = previous
-        again = partial(plan, self._root, merges, choices)
-        if self._plugin:
-            merges = changes.rules_alone(merges)
-        planned = changes.complete(self._root, files, merges, record, previous, again)
+        again = partial(plan, self._root, choices=choices, shared=shared)
+        merge = changes.merge_of(plugin=self._plugin) if shared else None
+        planned = changes.complete(self._root, files, merge, record, previous, again)
         return replace(planned, layout=self._layout)
 
     def _wanted(self) -> Iterator[str]:
@@ -133,7 +138,6 @@ class _Plan:
         return changes.current_fingerprint(self._root, path) == fingerprint(content)
 
     def _deleted(self, path: str) -> str:
-        """The path of an installed file that is not there. ArgumentError for any other."""
         if path not in self._shipped and path not in _ALWAYS_WRITTEN:
             named = [each for each in self._shipped if path in (Path(each).name, Path(each).stem)]
             meant = f"; did you mean {named[0]}?" if named else suggestion(path, self._shipped)
@@ -190,3 +194,44 @@ class _Plan:
             why = "restored" if known is not None else "new"
             return FileChange(Action(path, "write", why), content, ours)
         return FileChange(Action(path, "keep", why))
+
+
+# ── whose commands they are ─────────────────────────────────────────────────────────────────
+
+
+def layout_of(root: Path, asked: str = "") -> str:
+    """The `command_layout` of the project's agent.
+
+    It is the one that the settings name or a person asked for, else Claude Code if the project or
+    the machine has it, else the only known agent that is found, else Claude Code. ArgumentError
+    PB-ARG-AGENT if the settings name another one than a person, or its folders are not known.
+    """
+    project = config.load(root)
+    if asked and project.agent not in ("", asked):
+        raise ArgumentError(
+            "PB-ARG-AGENT",
+            f"--agent {first_line(asked, 60)}: the settings name {first_line(project.agent, 60)}",
+            where=config.FILE,
+            guidance="Omit --agent, or change `agent` in the settings.",
+        )
+    if named := asked or project.agent:
+        layout = registry.layout_of(named, project, root)
+        if asked and not layout:
+            raise ArgumentError(
+                "PB-ARG-AGENT",
+                f"it is not known where the agent {first_line(asked, 60)} reads commands",
+                guidance=f"Known are {', '.join(LAYOUTS)}.",
+            )
+        return layout or CLAUDE
+    found = list(registry.on_this_machine())
+    if CLAUDE in found or len(found) != 1 or _has_claude(root):
+        return CLAUDE
+    return registry.layout_of(found[0], project, root) or CLAUDE
+
+
+def _has_claude(root: Path) -> bool:
+    """True if the project has files of Claude Code that `init` does not write in every project."""
+    recorded = read_installation(root)
+    ours = {*recorded.files, settings.FILE} - shipped.FEATURE_COMMAND_FILES
+    files = (file for file in (root / ".claude").rglob("*") if file.is_file())
+    return any(not recorded.version or str(file.relative_to(root)) not in ours for file in files)

@@ -229,7 +229,6 @@ def _ways(files: _Files, named: Proposal) -> Iterator[Proposal]:
 
 
 def _virtual_environment(files: _Files, runner: str) -> Programs:
-    """The programs that install a package with pip, and what its tests need."""
     wanted: list[str] = []
     if name := files.first(*_REQUIREMENTS):
         wanted += ["-r", name]
@@ -253,7 +252,6 @@ class _Files:
         return next(iter(self.all(*names)), "")
 
     def text(self, name: str) -> str:
-        """The content; empty for a missing, large or foreign file."""
         try:
             return read_bytes(contained(self._root, name), limit=_LARGEST).decode("utf-8", "ignore")
         except (FileNotFoundError, StorageError):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from playbook_supervisor.commands.driving.preflight import preflight
 from playbook_supervisor.commands.install import shipped
-from playbook_supervisor.commands.install.command_forms import command_file
 from playbook_supervisor.commands.install.proposals import TEST, Proposal, is_open, proposals
+from playbook_supervisor.commands.install.shipped import command_file
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.kernel.model import SLASH, Playbook
 from playbook_supervisor.project.command_layouts import CLAUDE

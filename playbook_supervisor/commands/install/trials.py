@@ -99,7 +99,6 @@ def _record(root: Path) -> Path:
 
 
 def _inputs(root: Path, proposals: Sequence[Proposal]) -> str:
-    """A digest of the proposals and of all files but those that `init` writes."""
     entries = TreeObjects(checkout.find(root)).entries(tree_id(root))
     written = (".playbooks/", ".claude/", *shipped.files())
     files = sorted(item for item in entries.items() if not item[0].startswith(written))

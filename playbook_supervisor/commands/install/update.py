@@ -6,7 +6,7 @@ new version is written beside it as `FILE.new`. A deleted file is not restored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from playbook_supervisor.commands.install.changes import (
     Action,
     FileChange,
     InstallPlan,
-    Merge,
     current_fingerprint,
     obstacle,
 )
@@ -36,23 +35,20 @@ _COMPARE = "new version beside your edit; compare: diff"
 
 
 def plan(
-    cwd: Path | None = None,
-    merges: Mapping[str, Merge] = changes.SHARED,
-    *,
-    no_hooks: bool | None = None,
+    cwd: Path | None = None, *, shared: bool = True, no_hooks: bool | None = None
 ) -> InstallPlan:
     """The plan of `update` in the repository of `cwd`. Writes nothing.
 
-    `merges` and `no_hooks` as for `init`. If install.yaml is lost, hooks that are installed are
+    `shared` and `no_hooks` as for `init`. If install.yaml is lost, hooks that are installed are
     updated and missing ones are not added. StateError PB-STATE-NOT-INITIALISED if nothing of ours
     is installed; otherwise errors as for `init`.
     """
     root = checkout.find(cwd or locate.current_folder()).root
     previous = changes.previous_installation(root)
-    again = partial(plan, root, merges, no_hooks=no_hooks)
+    again = partial(plan, root, shared=shared, no_hooks=no_hooks)
     plugin = changes.hooks_by_plugin(root, previous, no_hooks)
     if plugin:
-        merges, no_hooks = changes.rules_alone(merges), False
+        no_hooks = False
     known = _KnownFiles(root, previous)
     if not previous.version and not known.any_is_ours():
         raise StateError(
@@ -60,14 +56,15 @@ def plan(
         )
     if no_hooks is None:
         no_hooks = previous.no_hooks
-        if merges and not previous.version:
+        if shared and not previous.version:
             no_hooks = not settings.holds_ours(changes.current_content(root, settings.FILE))
     files = [*known.shipped(no_hooks=no_hooks, plugin=plugin), *known.retired()]
     recorded = {file.action.path: file.recorded for file in files if file.recorded}
     record = Installation(__version__, recorded, no_hooks)
     if (previous.files, previous.no_hooks) == (recorded, no_hooks) and previous.version:
         record = previous
-    return changes.complete(root, files, merges, record, previous, again)
+    merge = changes.merge_of(plugin=plugin) if shared else None
+    return changes.complete(root, files, merge, record, previous, again)
 
 
 apply = changes.apply

@@ -52,7 +52,6 @@ class AttemptLog:
         return log_path(self.store.runtime(self.session_id), self.attempt_id)
 
     def _over(self) -> Callable[[], bool]:
-        """True if the attempt has returned or its driver is gone; reads only a changed journal."""
         journal = self.store.folder(self.session_id) / "journal.yaml"
         seen, returned = -1, False
 
@@ -105,7 +104,6 @@ def find(
 
 
 def _attempt(store: DiskStore, session_id: str, named: str) -> Entry:
-    """The attempt, or the step's last one, whose work a child session does."""
     entries = [each for each in store.journal(session_id).entries if each.session]
     found = [each for each in entries if named in (each.id, each.step_id)]
     if not found:

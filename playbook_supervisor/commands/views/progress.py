@@ -133,7 +133,6 @@ class Poller:
         return tuple(map(self._with_context, self._shown)) if self._contexts_wanted else self._shown
 
     def _look(self, session_id: str, copies: list[DiskStore]) -> SessionOverview:
-        """The overview, read again if a file of a copy has changed."""
         roots = [each.checkout.root for each in copies]
         stamps = [(root, self._stamps.get((root, session_id))) for root in roots]
         stamp, seen = self._overviews.get(session_id, (None, None))
@@ -164,14 +163,12 @@ class Poller:
         return replace(progress, context=context)
 
     def _stamps_now(self, changed: Collection[str] | None) -> dict[_Place, object]:
-        """For every session a value that changes whenever the session does."""
         if self._find_stores() or changed is None:
             return dict(self._stamps_of(None))
         stamps = {place: each for place, each in self._stamps.items() if place[1] not in changed}
         return stamps | dict(self._stamps_of(changed))
 
     def _find_stores(self) -> bool:
-        """Find the worktrees; whether there are others, or others are checked out in them."""
         common = self._store.checkout.common_dir
         heads = [_changed(f"{each.checkout.git_dir}/HEAD") for each in self._stores]
         checkouts = _changed(common / "worktrees"), heads

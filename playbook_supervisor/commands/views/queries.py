@@ -172,7 +172,6 @@ def view_of(seen: SessionOverview) -> SessionView:
 
 
 def _committed(store: DiskStore, session_id: str) -> SessionView | None:
-    """The session as the branch has it, here or fetched, that committed its files last."""
     if not SESSION_ID.match(session_id):
         return None
     since = earliest_beginning(session_id)
@@ -311,9 +310,10 @@ def probe(
     if checks := conditions.checks(asked):
         checking = proving.by_hand(checks, store, session_id, settings, on_check)
         world = replace(world, checking=checking)
-    compared = session_id and conditions.need_tree(asked)
-    tree, head = _last_launch(store, session_id) if compared else ("", None)
     runtime = store.journal(session_id).runtime if session_id else None
+    launches = runtime.launches.values() if runtime and conditions.need_tree(asked) else ()
+    last = max(launches, key=lambda launch: launch.at, default=None)
+    tree, head = (last.tree, last.head) if last else ("", None)
     world = replace(world, pinned=runtime.pinned if runtime else world.pinned)
     probed = tuple(
         conditions.probe(name, world, tree=tree, head=head)
@@ -322,13 +322,6 @@ def probe(
         for name in names
     )
     return probed, meant.warning
-
-
-def _last_launch(store: DiskStore, session_id: str) -> tuple[str, str | None]:
-    runtime = store.journal(session_id).runtime
-    launches = runtime.launches.values() if runtime else ()
-    last = max(launches, key=lambda launch: launch.at, default=None)
-    return (last.tree, last.head) if last else ("", None)
 
 
 def _trigger(name: str, world: Workspace) -> Probed:

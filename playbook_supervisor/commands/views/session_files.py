@@ -56,7 +56,6 @@ def audit(
 
 
 def _now(cwd: Path | None) -> int:
-    """The machine's time, or the one of this checkout's sessions if that is ahead."""
     now = system_clock()
     with suppress(StateError):
         now = max(now, locate.store(cwd).clock())
@@ -241,7 +240,6 @@ def _unproved(store: DiskStore, session_id: str) -> tuple[str, ...]:
 
 
 def _at_path(path: Path, shown: str) -> SessionFiles:
-    """A session's folder, a journal.yaml with its session.yaml beside it, or any journal."""
     if path.is_dir():
         return _in_folder(path, shown)
     if not path.is_file():
@@ -278,7 +276,6 @@ def _file(path: Path, shown: str) -> SessionFile:
 
 
 def _project_playbook(folder: Path, session: LooseSession) -> SessionFile | None:
-    """The project's playbook when the session began, for sessions without their own copy."""
     if not re.match(_PLAYBOOK_NAME, session.playbook):
         return None
     try:
@@ -311,11 +308,15 @@ def _is_bare(folder: Path) -> bool:
 
 
 def _in_references(repository: Path, session_id: str = "") -> Iterator[SessionFiles]:
-    """The sessions that the references of the repository have, by id; only that one, if named."""
     for name, ref, commit in _references(repository):
         if session_id in ("", name):
             files = _in_tree(repository, ref, commit, name, _blobs_of(repository, commit))
-            yield files or _without_files(repository, ref, commit, name)
+            if files is None:
+                shown = f"{ref}:{_path(name, _JOURNAL)}"
+                problem = "the reference does not have the session's files"
+                missing = SessionFile(shown, problem=problem)
+                files = SessionFiles(name, missing, folder=repository, commit=commit)
+            yield files
 
 
 def _beside_in_commit(files: SessionFiles) -> Callable[[str], SessionFiles | None]:
@@ -333,7 +334,6 @@ def _beside_in_commit(files: SessionFiles) -> Callable[[str], SessionFiles | Non
 
 
 def _references(repository: Path) -> Sequence[tuple[str, str, str]]:
-    """Session, reference and commit of each, in the order of the ids; each session once."""
     form = "--format=%(objecttype) %(objectname) %(refname)"
     try:
         listed = ask(repository, "for-each-ref", form, "--", *REF_FOLDERS, _FETCHED)
@@ -384,7 +384,6 @@ def _in_tree(
 def _files_of(
     name: str, folder: Path, file: Callable[[str], SessionFile], exists: Callable[[str], bool]
 ) -> SessionFiles:
-    """The files of a session; `file` reads one of that name, and says that it is missing."""
     playbook = file(_PLAYBOOK) if exists(_PLAYBOOK) else None
     return SessionFiles(
         name=name,
@@ -395,12 +394,6 @@ def _files_of(
         policy=file(session_policy.FILE) if exists(session_policy.FILE) else None,
         folder=folder,
     )
-
-
-def _without_files(repository: Path, ref: str, commit: str, session_id: str) -> SessionFiles:
-    shown = f"{ref}:{_path(session_id, _JOURNAL)}"
-    missing = SessionFile(shown, problem="the reference does not have the session's files")
-    return SessionFiles(session_id, missing, folder=repository, commit=commit)
 
 
 def _blob_file(repository: Path, shown: str, blob: _Blob | None) -> SessionFile:

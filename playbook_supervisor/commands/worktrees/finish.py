@@ -77,18 +77,6 @@ class FinishPlan:
     gone: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FinishResult:
-    """The things that were removed, with notices for the user.
-
-    `brought` are the sessions that were brought to another checkout, where they are not committed.
-    """
-
-    plan: FinishPlan
-    brought: tuple[Homecoming, ...]
-    notices: tuple[str, ...]
-
-
 def plan(session: str = "", *, cwd: Path | None = None) -> FinishPlan:
     """The plan of `finish`: what it would remove, and what prevents it. Writes nothing.
 
@@ -100,16 +88,22 @@ def plan(session: str = "", *, cwd: Path | None = None) -> FinishPlan:
     except StateError as error:
         if error.code == "PB-STATE-NO-SESSION" and (left := _left_branch(cwd, session)):
             return left
-        others = [] if session else _with_worktrees(locate.store(cwd))
+        seen = [] if session else overview.sessions(locate.store(cwd))
+        known = [each for each in seen if each.manifest is not None]
+        others = [each.session_id for each in known if _owns_worktree(each.store, each.session_id)]
         if not others or error.code not in ("PB-STATE-NO-SESSION", "PB-STATE-NO-WORKTREE"):
             raise
         guidance = f"Name one that has a worktree: playbook finish {' or '.join(others[:4])}."
         raise StateError(error.code, error.message, where=error.where, guidance=guidance) from error
 
 
-def finish(plan: FinishPlan, *, force: bool = False) -> FinishResult:
+def finish(
+    plan: FinishPlan, *, force: bool = False
+) -> tuple[tuple[Homecoming, ...], tuple[str, ...]]:
     """Remove worktree and branch, with `force` despite the obstacles; abort open sessions first.
 
+    Returns the sessions that were brought to another checkout, where they are not committed, and
+    notices for the user.
     GitError PB-GIT-UNFINISHED, with every obstacle, before anything is changed; PB-GIT-FAILED if
     git refuses, StorageError PB-IO-WRITE if a session cannot be brought home.
     """
@@ -120,7 +114,7 @@ def finish(plan: FinishPlan, *, force: bool = False) -> FinishResult:
             driving.abort(name, "finish --force", cwd=plan.root)
     with worktree.locked_worktrees(plan.store.checkout):
         brought = _bring_home(plan)
-        return FinishResult(plan, brought, _remove(plan))
+        return brought, _remove(plan)
 
 
 def _unfinished(plan: FinishPlan, obstacles: Sequence[str]) -> GitError:
@@ -168,13 +162,7 @@ def _remove(plan: FinishPlan) -> tuple[str, ...]:
 # ── planning ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _with_worktrees(store: DiskStore) -> list[str]:
-    seen = [each for each in overview.sessions(store) if each.manifest is not None]
-    return [each.session_id for each in seen if _owns_worktree(each.store, each.session_id)]
-
-
 def _left_branch(cwd: Path | None, session: str) -> FinishPlan | None:
-    """The plan for a session of which only its branch is left here, by what that branch says."""
     store = locate.store(cwd)
     main, session_id = store.checkout.main_root, locate.named(store, session)
     if not SESSION_ID.match(session_id):
@@ -189,7 +177,6 @@ def _left_branch(cwd: Path | None, session: str) -> FinishPlan | None:
 
 
 def _driving(store: DiskStore, session_id: str) -> DiskStore:
-    """The store of the worktree that drives the session, which may have lost its files."""
     here = store.checkout
     lost = [DiskStore(each) for each in checkout.lost_worktrees(here)]
     linked = [each for each in overview.stores(store) if each.checkout.root != here.main_root]
@@ -236,7 +223,6 @@ def _leaving(
     tip: MergeTarget,
     removed: str,
 ) -> Leaving:
-    """The files that go and those that stay when `removed` is removed, the branch or nothing."""
     stays = [*targets.targets, *([merged.into] if merged else []), *([] if removed else [tip])]
     here = store.checkout.root if store else None
     branches = {each.path: each.branch for each in gitpython.worktrees(main)}
@@ -326,7 +312,6 @@ def _merged_here(main: Path, targets: MergeTargets, commit: str) -> Merged | Non
 
 
 def _open_sessions(store: DiskStore, without: str = "") -> Iterator[str]:
-    """The sessions of the worktree that are open or driven, but not `without`."""
     for name in open_here(store):
         if name == without:
             continue
@@ -349,7 +334,6 @@ def _open_sessions(store: DiskStore, without: str = "") -> Iterator[str]:
 
 
 def _local_changes(here: Checkout) -> Iterator[str]:
-    """The changes in the worktree that are not committed or not finished."""
     for name, what in {**UNDER_WAY, "BISECT_LOG": "a bisection"}.items():
         if (here.git_dir / name).exists():
             yield f"{what} is in progress in the worktree"
@@ -445,7 +429,6 @@ def _completed(store: DiskStore, session: str) -> Discarded | None:
 
 
 def _plan(store: DiskStore, session_id: str) -> FinishPlan | None:
-    """The plan for the session's worktree; None if `start` did not create one for it."""
     plan, reasons = None, [*_worth_keeping(store, session_id)]
     if worktree.saved(store.runtime(session_id)) is not None:
         plan = plan_worktree(store, session_id, discards=True)

@@ -134,7 +134,6 @@ class _Worktree:
         return sorted(name for name in names if SESSION_ID.match(name))
 
     def homecoming(self, name: str) -> Homecoming | None:
-        """The session's way home; None if there is nothing that only the worktree has."""
         try:
             ours = self._ours(name)
             stays = [stay for stay in self._leaving.stays if stay.here]
@@ -182,7 +181,6 @@ class _Worktree:
         return self._trees[commit]
 
     def _is_in(self, stay: MergeTarget, name: str, ours: Files) -> bool:
-        """True if the commit, or one before it that had the session last, has all of it."""
         commit = stay.commit
         if name not in self._trees_of(commit):
             folder = f":(top,literal){SESSIONS}/{name}"
@@ -233,7 +231,6 @@ class _Worktree:
         return Homecoming(name, obstacle=f"only this worktree has the end of session {name}: {why}")
 
     def _obstacle(self, home: Checkout, name: str, merged: Merge) -> str:
-        """Why the session cannot be written there; empty if it can."""
         here = shlex.quote(str(home.root))
         if merged.conflicts:
             said = first_line("; ".join(merged.conflicts), 300)
@@ -254,7 +251,6 @@ class _Worktree:
         return ""
 
     def _would_conflict(self, home: Checkout, stay: MergeTarget, name: str) -> bool:
-        """True if git would later refuse to bring that commit's copy over ours."""
         tree = self._trees_of(stay.commit).get(name)
         if tree is None or tree == self._trees_of(home.head).get(name):
             return False
@@ -263,7 +259,6 @@ class _Worktree:
 
 
 def _versions(repo: gitpython.Repo, commit: str, name: str) -> frozenset[tuple[str, str]]:
-    """Path and object of the session's files in the history of the commit."""
     if not commit:
         return frozenset()
     options = ("--format=", "--raw", "-m", "-z", "--no-abbrev", "--no-renames")

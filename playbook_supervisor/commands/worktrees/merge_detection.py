@@ -164,17 +164,15 @@ def merged_pull_request(root: Path, branch: str, commit: str) -> Merged | None:
             return None
         for pull in _merged_pulls(root, branch):
             head, number, url = pull.get("headRefOid"), pull.get("number"), pull.get("url")
-            if isinstance(head, str) and head.isalnum() and _same_work(repo, head, commit):
+            if not isinstance(head, str) or not head.isalnum():
+                continue
+            wanted = f"{head}^{{commit}}"
+            known = repo.git.rev_parse("--verify", "--quiet", wanted, with_exceptions=False)
+            if known and not _changed(repo, head, commit):
                 how = first_line(f"pull request #{number} is merged: {url}")
                 pull_request = first_line(f"pull request #{number}")
                 return Merged(how, MergeTarget(pull_request, head, here=False))
     return None
-
-
-def _same_work(repo: gitpython.Repo, head: str, commit: str) -> bool:
-    """True if both contain the same work; False if the pull request's head is not known here."""
-    known = repo.git.rev_parse("--verify", "--quiet", f"{head}^{{commit}}", with_exceptions=False)
-    return bool(known) and not _changed(repo, head, commit)
 
 
 def _merged_pulls(root: Path, branch: str) -> list[dict[str, Any]]:

@@ -19,8 +19,7 @@ from tempfile import TemporaryDirectory
 from playbook_supervisor.agents import registry
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving.preflight import preflight
-from playbook_supervisor.commands.install.command_forms import command_file
-from playbook_supervisor.commands.install.shipped import COMMANDS
+from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
 from playbook_supervisor.commands.worktrees import worktree
 from playbook_supervisor.commands.worktrees.worktree import (
     HEADS,
@@ -189,7 +188,7 @@ def _check(
     def ready(preflight: _Preflight, branch: Branch) -> tuple[RunRequest, Branch, bool]:
         run = preflight.request(reference, given, branch.name)
         preflight.require(run, branch.name)
-        return run, branch, preflight.runs_in_client(run)
+        return run, branch, not (run.missing or run.closed) and preflight.has_command(_RUN)
 
     root, named = store.checkout.root, asked.branch
     looks = partial(_Preflight, store, agent=asked.agent, client=asked.client)
@@ -278,7 +277,6 @@ class _Preflight:
     client: bool = False
 
     def request(self, reference: str, given: Sequence[str], branch: str) -> RunRequest:
-        """The request for that branch there. Errors as for `creation.prepare`."""
         elsewhere = self._commands_elsewhere()
         self._export_children(reference)
         try:
@@ -297,9 +295,10 @@ class _Preflight:
         return request
 
     def require(self, run: RunRequest, branch: str) -> None:
-        """GitError PB-GIT-BASE if commands, settings or the first step's needs are missing."""
         missing = list(self._missing_files()) if self.client or run_needs_client(run) else []
-        if missing and {*missing} <= _HOOKS and self._settings_outdated():
+        committed = (self.tree / settings.FILE).is_file()
+        outdated = committed and _lacking_hooks(self.store.checkout.root)
+        if missing and {*missing} <= _HOOKS and outdated:
             files = " and ".join(missing)
             message = f"hooks in {files} are missing or changed on {self.base.name}"
             raise self._error(message, missing, _INSTALL)
@@ -310,10 +309,6 @@ class _Preflight:
         failing = dict.fromkeys(self._failing_preconditions(run, branch))
         if failing:
             raise self._error("; ".join(failing), [*failing])
-
-    def runs_in_client(self, run: RunRequest) -> bool:
-        """True if Claude Code has there our commands and those of the playbook."""
-        return not (run.missing or run.closed) and self._has_command(_RUN)
 
     # ── what is missing ─────────────────────────────────────────────────────────────────────
 
@@ -329,7 +324,6 @@ class _Preflight:
             return False
 
     def _complete_in_checkout(self, reference: str) -> bool:
-        """True if the checkout has all playbooks that the steps run."""
         root = self.store.checkout.root
         try:
             found = library.find(root, reference)
@@ -351,26 +345,19 @@ class _Preflight:
                     _export(self.store.checkout.root, self.base.commit, absent, self.tree)
 
     def _missing_files(self) -> Iterator[str]:
-        """Our commands and settings that the checkout has, or that the client needs."""
         here, elsewhere = self.store.checkout.root, self._commands_elsewhere()
         for name in COMMANDS:
             file = command_file(name)
             needed = (here / file).is_file() or (name == _RUN and not elsewhere)
-            if needed and not self._has_command(name):
+            if needed and not self.has_command(name):
                 yield file
         if not read_installation(self.tree).no_hooks and not (elsewhere and _lacking_hooks(here)):
             yield from _lacking_hooks(self.tree)
 
-    def _has_command(self, name: str) -> bool:
+    def has_command(self, name: str) -> bool:
         return CommandIndex(self.tree, home=Path.home()).resolve(f"/{name}") is not None
 
-    def _settings_outdated(self) -> bool:
-        """True if the settings are committed, but insufficient there as in the checkout."""
-        committed = (self.tree / settings.FILE).is_file()
-        return committed and bool(_lacking_hooks(self.store.checkout.root))
-
     def _usable(self, path: str) -> bool:
-        """True if the checkout has the file, so that committing it is enough."""
         root = self.store.checkout.root
         return not _lacking_hooks(root) if path in _HOOKS else (root / path).exists()
 
@@ -385,16 +372,13 @@ class _Preflight:
             if not artifacts(condition, world):  # no commit contains that
                 continue
             probed = probe(condition, world)
-            absent = self._absent_artifact(condition, world)
+            paths = artifacts(condition, world)
+            alone = len(paths) == 1 and not os.path.lexists(self.tree / paths[0])
+            absent = paths[0] if alone else ""
             if probed.answer is Answer.NOT_HELD and absent:
                 yield f"{absent} is not committed on {self.base.name}"
             elif not probed.held:
                 yield f"{probed.evidence} (on {self.base.name})"
-
-    def _absent_artifact(self, condition: str, world: Workspace) -> str:
-        """The condition's only artifact if the commit does not contain it; else empty."""
-        paths = artifacts(condition, world)
-        return paths[0] if len(paths) == 1 and not os.path.lexists(self.tree / paths[0]) else ""
 
     # ── errors ──────────────────────────────────────────────────────────────────────────────
 
@@ -408,7 +392,6 @@ class _Preflight:
         return GitError("PB-GIT-BASE", message, guidance=guidance, details=tuple(details))
 
     def _of_this_commit(self, error: PlaybookError) -> PlaybookError:
-        """The same error, without the path of the scratch folder."""
         scratch = str(self.tree)
 
         def plain(text: str) -> str:
@@ -426,7 +409,6 @@ class _Preflight:
 
 
 def _lacking_hooks(root: Path) -> list[str]:
-    """The settings and the script of the hooks, those that are missing or changed."""
     if plugin_enabled(root, Path.home()):
         return []
     try:

@@ -386,7 +386,6 @@ def _clean_up(here: Checkout, record: Path) -> str:
 
 
 def _has_changes(plan: WorktreePlan) -> bool:
-    """True if the checkout was complete and has changed since, perhaps by a person's work."""
     if not (Path(plan.path) / ".git").is_file():
         return False
     try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from playbook_supervisor.cli.render import wording
-from playbook_supervisor.cli.render.wording import Line
+from playbook_supervisor.cli.render import text
+from playbook_supervisor.cli.render.text import Line
 from playbook_supervisor.fleet.commands.overview import FleetOverview, FleetSession, Wait
 from playbook_supervisor.fleet.storage.rows import ENDED, Row, State
 from playbook_supervisor.formats.sanitize import counted, first_line
@@ -67,7 +67,7 @@ def answer_command(row: Row) -> str:
     first, *others = row.choices or ("…",)
     if first == "answer":  # a question of the agent
         first, others = '"…"', ["abort"]
-    ways = f" (or {wording.joined(others)})" if len(others) > 1 else ""
+    ways = f" (or {text.joined(others)})" if len(others) > 1 else ""
     ways = ways or (f" (or {others[0]})" if others else "")
     return f"playbook answer {row.id} {first}{ways}"
 
@@ -104,7 +104,7 @@ def _state(each: FleetSession, now: int) -> str:
     row, lasted = each.row, _lasted(each, now)
     match row.state:
         case State.WAITING:
-            begun = [f"WAITS FOR A HUMAN at {wording.path(first_line(row.gate))}", f"for {lasted}"]
+            begun = [f"WAITS FOR A HUMAN at {text.path(first_line(row.gate))}", f"for {lasted}"]
         case State.STUCK:
             begun = ["STUCK", f"for {lasted}"]
         case State.RUNNING:
@@ -137,7 +137,7 @@ def _begun(each: FleetSession, now: int) -> str:
 def _queued(row: Row) -> str:
     """What has lasted until now: a session that is to be cancelled may not have been queued."""
     if row.cancel and row.gate:
-        return f"at gate {wording.path(first_line(row.gate))}"
+        return f"at gate {text.path(first_line(row.gate))}"
     if row.cancel and row.error:
         return "put off" if row.failures else "stuck"
     return "queued"
@@ -170,7 +170,7 @@ def _reasons(each: FleetSession, now: int) -> Iterator[str]:
 def _why_queued(each: FleetSession, now: int) -> Iterator[str]:
     row = each.row
     if row.gate and not row.cancel:
-        yield f"answered at {wording.path(first_line(row.gate))}, not taken up yet"
+        yield f"answered at {text.path(first_line(row.gate))}, not taken up yet"
     if row.due_at:
         tried = f" after {counted(row.failures, 'failure')}" if row.failures else ""
         yield f"again in {duration(max(row.due_at - now, 0))}{tried}"

@@ -10,8 +10,8 @@ import click
 
 from playbook_supervisor.cli import options, output, streams
 from playbook_supervisor.cli.completers import completer
-from playbook_supervisor.cli.render import wording
-from playbook_supervisor.cli.render.wording import Line
+from playbook_supervisor.cli.render import text
+from playbook_supervisor.cli.render.text import Line
 from playbook_supervisor.errors import FleetError
 from playbook_supervisor.fleet.cli import rendering
 from playbook_supervisor.fleet.commands import opening, overview
@@ -99,6 +99,6 @@ def _print_changes(readings: Iterator[FleetOverview]) -> int:
             line = rendering.session_line(each)
             if printed.get(each.row.id) != line:
                 printed[each.row.id] = line
-                output.write(f"{wording.stamp(system_clock())} {line}")
+                output.write(f"{text.stamp(system_clock())} {line}")
         sys.stdout.flush()
     return 0

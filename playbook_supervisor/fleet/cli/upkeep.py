@@ -8,8 +8,8 @@ import time
 import click
 
 from playbook_supervisor.cli import options, output
-from playbook_supervisor.cli.inspection.doctor import show, show_removed
 from playbook_supervisor.cli.options import Level
+from playbook_supervisor.cli.subcommands.doctor import show, show_removed
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.fleet.cli.status import open_sessions
 from playbook_supervisor.fleet.commands import deciding, opening, operating

@@ -1,4 +1,4 @@
-"""`init`: set up playbooks in a project."""
+"""`init` and `update`: set up playbooks in a project, and bring them up to date."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 
 from playbook_supervisor.cli import options, output
-from playbook_supervisor.cli.render import text
+from playbook_supervisor.cli.render import json_shapes, text
 from playbook_supervisor.commands.install import init as install
 from playbook_supervisor.commands.install import shipped
+from playbook_supervisor.commands.install import update as upgrade
 from playbook_supervisor.commands.install.proposals import TEST, Proposal, given
 from playbook_supervisor.commands.install.shipped import CHANGE
 from playbook_supervisor.commands.install.survey import Survey, needs
@@ -205,7 +206,6 @@ class _Tests:
         return None
 
     def given(self, line: str) -> Proposal | None:
-        """The command that a person gave; None if it is the check already."""
         proposals = given(self._root, line)
         defined = config.load(self._root).checks.get(TEST)
         if defined is not None and defined.argv in [each.run for each in proposals]:
@@ -228,7 +228,6 @@ class _Tests:
 
 
 def _results(tried: Sequence[Trial]) -> Iterator[str]:
-    """What each trial came to, the best one last."""
     for each in reversed(tried):
         yield f"{_command(each.proposal.run)} {each.proposal.where}: {printable(each.said)}"
     best = tried[0]
@@ -270,7 +269,6 @@ def _next_steps(found: Survey, *, fresh: bool) -> Iterator[str]:
 
 
 def _remarks(found: Survey, untested: str) -> Iterator[str]:
-    """What was left out, why, and the command that adds it; `untested` is why there is no check."""
     if found.untested or found.waiting:
         left = f"{_and(found.waiting)} left out: " if found.waiting else ""
         why = untested if found.untested else f"there is no check `{TEST}`"
@@ -309,3 +307,40 @@ def _lacking(found: Survey, chosen: Callable[[str], bool]) -> str:
 
 def _and(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+@options.command
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a file is out of date.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and write nothing.")
+@options.json
+def update(*, check: bool, dry_run: bool, json: bool) -> int:
+    """Update what `playbook init` installed.
+
+    Files that you have not edited are replaced. An edited file stays, and its new version is
+    written beside it as *.new. Deleted files stay deleted. Your own playbooks and sessions are
+    not touched.
+
+    \b
+    Examples:
+      playbook update
+      playbook update --dry-run
+      playbook update --check
+    """
+    plan = upgrade.plan()
+    applies = not (check or dry_run)
+    if applies:
+        upgrade.apply(plan)
+    if json:
+        output.write_json(json_shapes.update(plan, applied=applies))
+    else:
+        shown = plan.changes if check else plan.notable
+        rows = [(action.verb, action.path, action.why) for action in shown]
+        output.write(*map(printable, text.table(rows)))
+    stale = len(plan.changes)
+    if not stale:
+        output.inform("everything is up to date")
+    elif applies:
+        output.inform(f"updated in {plan.root}")
+    else:
+        output.inform("out of date; run `playbook update`")
+    return 1 if check and stale else 0

@@ -1,17 +1,18 @@
-"""`audit`: contradictions in a session's journal."""
+"""`audit` and `metrics`: what the journals of sessions tell."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from playbook_supervisor.audit.examination import AuditReport
 from playbook_supervisor.cli import completers, options, output
-from playbook_supervisor.cli.render import findings
+from playbook_supervisor.cli.render import findings, metrics_tables
 from playbook_supervisor.commands.views.session_files import audit as audit_sessions
+from playbook_supervisor.commands.views.session_files import metrics as measure_sessions
 from playbook_supervisor.formats.problems import FileReport, Problem
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.records import replace
@@ -51,8 +52,16 @@ def audit(names: tuple[str, ...], *, all: bool, format: str, json: bool) -> int:
         lines = findings.as_github(files) if format == "github" else findings.as_text(files)
         output.write(*lines)
         if format == "text":
-            output.show_notices(_notes(audited))
-            output.inform(_verdict(audited))
+            output.show_notices(
+                [
+                    f"{first_line(each.name or each.files[0].file)}: {note}"
+                    for each in audited
+                    for note in each.notes
+                ]
+            )
+            found = sum(len(file.problems) for each in audited for file in each.files)
+            said = counted(found, "finding") if found else "fine"
+            output.inform(f"{counted(len(audited), 'session')}: {said}")
     return 1 if any(not each.ok for each in audited) else 0
 
 
@@ -98,15 +107,40 @@ def _counted(file: FileReport) -> FileReport:
     )
 
 
-def _notes(audited: Sequence[AuditReport]) -> list[str]:
-    return [
-        f"{first_line(each.name or each.files[0].file)}: {note}"
-        for each in audited
-        for note in each.notes
-    ]
+@options.command
+@options.session_argument
+@click.option("--all", is_flag=True, help="Include every session of every worktree.")
+@click.option(
+    "--playbook",
+    metavar="NAME",
+    default="",
+    shell_complete=completers.playbooks,
+    help="Include every session of this playbook.",
+)
+@options.json
+def metrics(named: str, *, session: str, all: bool, playbook: str, json: bool) -> int:
+    """Show durations, costs and waiting times.
 
+    For one session, or for many together. All values come from the journals; a missing value is
+    not counted as 0.
 
-def _verdict(audited: Sequence[AuditReport]) -> str:
-    """`3 sessions: 2 findings`."""
-    found = sum(len(file.problems) for each in audited for file in each.files)
-    return f"{counted(len(audited), 'session')}: {counted(found, 'finding') if found else 'fine'}"
+    \b
+    Examples:
+      playbook metrics
+      playbook metrics 20260219-a7k --json
+      playbook metrics --all
+      playbook metrics --playbook auto-feature
+    """
+    name = options.chosen_session(named, session)
+    if name and (all or playbook):
+        raise click.UsageError("a session, --all and --playbook cannot be combined")
+    measured = measure_sessions(name, every=all, playbook=playbook)
+    if json:
+        output.write_json(metrics_tables.as_json(measured))
+        return 0
+    output.write(*metrics_tables.lines(measured))
+    width = output.terminal_width() or metrics_tables.WIDTH
+    for sheet in metrics_tables.sheets(measured):
+        head, *rows = metrics_tables.plain(sheet, width)
+        output.write("", f"\x1b[1m{head}\x1b[0m" if output.wants_colour() else head, *rows)
+    return 0

@@ -1,1 +1,0 @@
-"""The commands that inspect and repair, a file each: a declaration, and what it prints."""

@@ -1,0 +1,1 @@
+"""The subcommands that click parses: declarations, and what they print."""
