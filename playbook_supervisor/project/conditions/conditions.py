@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from playbook_supervisor.errors import CheckError, StorageError
+from playbook_supervisor.errors import CheckError, PlaybookError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.vocabulary import Condition, Trigger
 from playbook_supervisor.project.conditions import probes
-from playbook_supervisor.project.conditions.probes import LaunchRecord, Since
+from playbook_supervisor.project.conditions.probes import Asked, LaunchRecord, Since, UncheckedError
 from playbook_supervisor.project.conditions.probes import Workspace as Workspace
 from playbook_supervisor.project.expressions.requirement import SINCE_LAUNCH, requirement
 from playbook_supervisor.project.settings.checks import find_check
@@ -220,7 +220,13 @@ def probe(
         what = f"{shown!r} is no feature" if shown else "no feature is named"
         return Probed(name, Answer.ERROR, f"{what}: give one, or be on a feature's branch")
     launch = LaunchRecord(since, since_ms, tree, head)
-    probed = known.probe(required, artifacts(name, workspace), workspace, launch)
+    asked = Asked(required, artifacts(name, workspace), workspace, launch)
+    try:
+        probed = known.probe(asked)
+    except UncheckedError as reason:
+        return asked.unknown(f"could not be checked: {reason}")
+    except PlaybookError as error:
+        return asked.unknown(f"could not be checked: {first_line(error.message)}")
     fails = probed.answer is Answer.NOT_HELD and not probed.code
     return replace(probed, blames=True) if fails and known.runs_checks else probed
 

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from playbook_supervisor.errors import CheckError, PlaybookError
+from playbook_supervisor.formats.located import Document
+from playbook_supervisor.formats.located import Path as Place
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.model import Arg, Playbook, Step
@@ -29,12 +31,6 @@ from playbook_supervisor.project.expressions.references import (
 )
 from playbook_supervisor.project.playbooks.library import Library
 from playbook_supervisor.project.playbooks.playbook_file import PlaybookFile
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from playbook_supervisor.formats.located import Document
-    from playbook_supervisor.formats.located import Path as Place
 
 MOST = 100
 """The most playbooks of one tree, beside the first."""

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.checked_mapping import Problems, Section, is_empty
+from playbook_supervisor.formats.located import Data, Document
+from playbook_supervisor.formats.located import Path as Place
 from playbook_supervisor.formats.problems import Problem, problem_at, refusal
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES, load
@@ -25,13 +26,9 @@ from playbook_supervisor.project.expressions.references import names
 from playbook_supervisor.project.playbooks import yaml_folder
 from playbook_supervisor.project.playbooks.schema import examine_conditions
 from playbook_supervisor.project.policies.session_policy import LADDER, ROLE, Demand, Policy
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import contained, read_bytes
-
-if TYPE_CHECKING:
-    from playbook_supervisor.formats.located import Data, Document
-    from playbook_supervisor.formats.located import Path as Place
-    from playbook_supervisor.project.settings.config import Config
 
 FOLDER = ".playbooks/policies"
 CODE = "PB-CHECK-POLICY"

@@ -12,10 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from playbook_supervisor.project.proofs.reports import Verdict
+from playbook_supervisor.project.proofs.reports import Verdict
 
 _PYTHON = ".py"
 _AROUND = 1  # lines around a change that are shown

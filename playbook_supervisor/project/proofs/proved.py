@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.formats.sanitize import counted, first_line, some
 from playbook_supervisor.kernel.directives import Answer
@@ -21,18 +20,14 @@ from playbook_supervisor.project.proofs.judgement import Became, Concern, concer
 from playbook_supervisor.project.proofs.proving import prove
 from playbook_supervisor.project.proofs.questions import keep_question
 from playbook_supervisor.project.proofs.reports import Verdict
-from playbook_supervisor.project.settings.checks import NOT_STARTED, Proof, key
-from playbook_supervisor.project.settings.config import CLEAN
+from playbook_supervisor.project.proofs.runs import Run
+from playbook_supervisor.project.settings.checks import NOT_STARTED, Checking, Proof, key
+from playbook_supervisor.project.settings.config import CLEAN, CheckSpec, Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk import files
 from playbook_supervisor.system.git import checkout, git_process, tree
+from playbook_supervisor.system.git.checkout import Checkout, Pinned
 from playbook_supervisor.system.git.tree_objects import TreeObjects
-
-if TYPE_CHECKING:
-    from playbook_supervisor.project.proofs.runs import Run
-    from playbook_supervisor.project.settings.checks import Checking
-    from playbook_supervisor.project.settings.config import CheckSpec, Config
-    from playbook_supervisor.system.git.checkout import Checkout, Pinned
 
 OLD_TESTS, AS_MANY, ALARM, RUNNER = "old_tests", "as_many", "alarm", "runner"
 PARTS = (OLD_TESTS, AS_MANY, ALARM, RUNNER)
