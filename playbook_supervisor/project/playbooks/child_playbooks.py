@@ -141,7 +141,6 @@ class Children:
 
 
 def _args(playbook: Playbook, index: int, step: Step, child: Playbook) -> Iterator[Fault]:
-    """Each required arg is given, and every one that is given is declared and fits."""
     stated, raw = mapping(step), _stated(step)  # what is no text is a fault of its own
     declared = {arg.name: arg for arg in child.args}
     secret = {arg.name for arg in playbook.args if arg.secret}
@@ -166,7 +165,6 @@ def _args(playbook: Playbook, index: int, step: Step, child: Playbook) -> Iterat
 
 
 def _flaw(arg: Arg, text: str, secret: set[str]) -> str:
-    """The fault of the text for an arg, as the rest of a sentence; empty if there is none."""
     if not arg.secret and secret.intersection(names(text)):
         return "is not secret, so it cannot take a secret"
     if not is_known(text) or not text.strip():
@@ -260,7 +258,6 @@ class _Tree:
         return self._playbook.name if key == self._top else self.reachable[key].name
 
     def _below(self, file: PlaybookFile) -> str:
-        """The first fault of a child's own steps, and of theirs, in a sentence."""
         seen = {_key(file.file)}
         due = [file]
         for each in due:
@@ -366,7 +363,6 @@ def _unseen(step: Step, child: Playbook) -> Iterator[tuple[str, str, str]]:
 
 
 def _proves(child: Playbook) -> bool:
-    """True if something is proved at its end, or its last steps need no proof."""
     runs = [step for step in child.phases[-1] if step.autonomy is not Autonomy.SKIP]
     return bool(child.outputs) or not any(
         step.needs_agent and not step.postconditions and not step.outputs for step in runs

@@ -61,7 +61,6 @@ def problems(data: Any, document: Document) -> Iterator[Problem]:
 
 
 def _too_new(data: Thing, document: Document, version: str) -> Iterator[Problem]:
-    """One problem, at the first place that needs the newest version that anything needs."""
     uses = [(path, word, key, _needed(path, word)) for path, word, key in _uses(data)]
     newer = [use for use in uses if use[3] > version]
     if not newer:

@@ -82,7 +82,6 @@ def _outputs_in_words(
 
 
 def _defaults(document: Document, data: Thing, secret: Mapping[str, bool]) -> Iterator[Problem]:
-    """A default can be made of the args before it."""
     earlier: dict[str, bool] = {}
     for index, arg in things(data, "args"):
         yield from _args(document, ("args", index, "default"), text_of(arg, "default"), earlier)
@@ -116,7 +115,6 @@ def _runs_child(step: Thing) -> bool:
 
 
 def _has_data(step: Thing) -> bool:
-    """True if its output is JSON; that of a child is what it ended with."""
     return _runs_child(step) or step.get("output") == OutputFormat.JSON
 
 
@@ -164,7 +162,6 @@ def _declare(name: str, declared: Mapping[str, bool]) -> str:
 def _when(
     document: Document, data: Thing, index: int, path: Path, text: str, item: str
 ) -> Iterator[Problem]:
-    """An expression of the grammar, about an earlier step that has such an output."""
     if item and re.search(rf"\${re.escape(item)}(?![A-Za-z0-9_-])", text):
         message = "`when` is asked once for the whole loop, and knows no item"
         guidance = f"Write it as `where`, under `for_each`: `where: {first_line(text, 60)}`."
@@ -183,7 +180,6 @@ def _when(
 
 
 def _where(document: Document, path: Path, text: str, item: str) -> Iterator[Problem]:
-    """An expression of the grammar about the item."""
     try:
         parse(text, item)
     except WhenError as error:
@@ -193,7 +189,6 @@ def _where(document: Document, path: Path, text: str, item: str) -> Iterator[Pro
 
 
 def _back(document: Document, data: Thing, index: int) -> Iterator[Problem]:
-    """`on_fail` names a step before this one and its group; `undo` needs a step that runs alone."""
     steps = dict(things(data, "steps"))
     step, group = steps[index], text_of(steps[index], "parallel_group")
     on_fail = step.get("on_fail")
@@ -215,7 +210,6 @@ def _back(document: Document, data: Thing, index: int) -> Iterator[Problem]:
 
 
 def _compared_arg(document: Document, data: Thing, path: Path, when: When) -> Iterator[Problem]:
-    """An arg in a `when` is declared, not secret, and compared with a value that it can have."""
     args = {text_of(arg, "name"): arg for _, arg in things(data, "args")}
     if (arg := args.get(when.step)) is None:
         guidance = did_you_mean(when.step, args, "${}")
@@ -231,7 +225,6 @@ def _compared_arg(document: Document, data: Thing, path: Path, when: When) -> It
 
 
 def _misfit(arg: Thing, when: When) -> tuple[str, str] | None:
-    """Why an arg never has what it is compared with, and how to mend it; None if it can."""
     kind, literal = text_of(arg, "type"), when.literal
     if not when.operator:
         fits, wanted = kind == ArgType.BOOLEAN, '== "x"' if kind != ArgType.NUMBER else "== 1"
@@ -253,7 +246,6 @@ def _misfit(arg: Thing, when: When) -> tuple[str, str] | None:
 def _list(
     document: Document, data: Thing, index: int, path: Path, source: str
 ) -> Iterator[Problem]:
-    """The list of a loop is the JSON of an earlier step, a part of it, or what failed of it."""
     step, _, rest = source.partition(".")
     if rest.startswith(("json", "failed")):
         what = "json" if rest.startswith("json") else "failed"
@@ -263,7 +255,6 @@ def _list(
 def _earlier(
     document: Document, data: Thing, index: int, path: Path, reference: str
 ) -> Iterator[Problem]:
-    """A reference such as `$id.stdout` names an earlier step that has such an output."""
     name, dot, what = reference.removeprefix("$").partition(".")
     if not reference.startswith("$") or not dot:
         return
@@ -309,7 +300,6 @@ def _loops(document: Document, data: Thing, args: Mapping[str, bool]) -> Iterato
 def _loop_source(
     document: Document, path: Path, source: str, args: Mapping[str, bool]
 ) -> Iterator[Problem]:
-    """An arg must be declared; the reference to a step is checked as every other."""
     arg = arg_of(source)
     if arg and arg not in args:
         guidance = did_you_mean(arg, args, "${}")

@@ -109,7 +109,6 @@ def violations(data: Any, document: Document) -> Iterator[Problem]:
 
 
 def _undecided(document: Document, data: Thing) -> Iterator[Problem]:
-    """Before 1.2 every step has an autonomy and an error policy, its own or the default."""
     if needs_newest(data):
         return
     defaults = data.get("defaults")
@@ -148,7 +147,6 @@ def _namespaces(document: Document, data: Thing) -> Iterator[Problem]:
 
 
 def _misplaced(document: Document, data: Thing) -> Iterator[Problem]:
-    """Keys that have no meaning for the step's kind of command."""
     for index, step in things(data, "steps"):
         namespace = text_of(step, "command").split(" ")[0]
         is_slash, is_prompt = namespace.startswith("/"), namespace in namespaces.AGENTS
@@ -184,7 +182,6 @@ def _misplaced(document: Document, data: Thing) -> Iterator[Problem]:
 
 
 def _children(document: Document, data: Thing) -> Iterator[Problem]:
-    """A step names one playbook, which is known before anything runs."""
     for index, step in things(data, "steps"):
         namespace, _, reference = text_of(step, "command").partition(" ")
         if namespace != PLAYBOOK or re.fullmatch(_CHILD_REFERENCE, reference):
@@ -199,7 +196,6 @@ def _children(document: Document, data: Thing) -> Iterator[Problem]:
 
 
 def _args(document: Document, data: Thing) -> Iterator[Problem]:
-    """An enum has values, a default fits its arg, and a required arg has no default."""
     for index, arg in things(data, "args"):
         path: Path = ("args", index)
         values, default = arg.get("values"), arg.get("default")
@@ -225,7 +221,6 @@ def _args(document: Document, data: Thing) -> Iterator[Problem]:
 
 
 def _fault_of_default(arg: Thing) -> str:
-    """The fault of a default that is not made of other args."""
     default, stated = text_of(arg, "default"), arg.get("values")
     values = [each for each in stated if isinstance(each, str)] if isinstance(stated, list) else []
     if not default.strip() or "{{" in default:
@@ -238,7 +233,6 @@ def _fault_of_default(arg: Thing) -> str:
 
 
 def _repeated(document: Document, data: Thing, key: str, name: str, kind: str) -> Iterator[Problem]:
-    """`name` must be unique among the things under `key`."""
     seen: dict[str, int] = {}
     for index, each in things(data, key):
         value = text_of(each, name)
@@ -294,7 +288,6 @@ def _free_texts(data: Thing) -> Iterator[tuple[Path, str]]:
 
 
 def _conditions(document: Document, data: Thing) -> Iterator[Problem]:
-    """Every parameter that can mean nothing, and every condition that could never be checked."""
     for index, step in things(data, "steps"):
         for path, stated in stated_conditions(step):
             yield from in_list(stated, document, ("steps", index, *path))
@@ -315,7 +308,6 @@ def in_list(stated: object, document: Document, path: Path) -> Iterator[Problem]
 
 
 def _outputs(thing: Thing, document: Document, path: Path) -> Iterator[Problem]:
-    """Files that must exist, as if they were conditions."""
     stated = thing.get("outputs")
     for number, each in enumerate(stated if isinstance(stated, list) else ()):
         if isinstance(each, str) and "{{" not in each and (why := flaw_of(Parameter.PATH, each)):
@@ -364,7 +356,6 @@ def _caches(document: Document, data: Thing) -> Iterator[Problem]:
 
 
 def _uncacheable(step: Thing, secret: set[str]) -> str:
-    """Why the step cannot have one; empty if it can."""
     namespace, *words = text_of(step, "command").split() or [""]
     if namespace not in _CACHED:
         return f"only `{'`, `'.join(_CACHED)}` steps can have one"

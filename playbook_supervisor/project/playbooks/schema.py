@@ -181,7 +181,6 @@ def _typed(key: str, value: Any) -> Any:
 
 
 def _texts(value: Any) -> Any:
-    """The data with all of its scalars as text: the values of args, as a person types them."""
     if isinstance(value, dict):
         return {key: _texts(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -216,7 +215,6 @@ def _violations(
 
 
 def _by_place(found: Iterable[Problem], document: Document) -> tuple[Problem, ...]:
-    """Each problem once, up to MAX_PROBLEMS, and one that says that there are more."""
     left = iter(found)
     first = set(islice(left, MAX_PROBLEMS))
     if next(left, None):

@@ -156,7 +156,6 @@ def _key(path: Path) -> str:
 
 
 def _kind(path: Path) -> str:
-    """The kind of thing at the path: playbook, arg, step, condition, `limits` or `defaults`."""
     if not {*LISTS, "conditions"}.isdisjoint(path):
         return "condition"
     kinds = {"args": "arg", "steps": "step", **{key: key for key in _MAPPINGS}}

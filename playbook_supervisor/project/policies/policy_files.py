@@ -156,7 +156,6 @@ def examine(
 def _unanswerable(
     conditions: Sequence[str], document: Document, path: Place, config: Config | None
 ) -> Iterator[Problem]:
-    """Args, which a policy does not have, and checks that the settings do not define."""
     for number, condition in enumerate(conditions):
         at = (*path, number)
         if referred := names(condition):

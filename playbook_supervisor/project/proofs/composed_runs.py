@@ -97,7 +97,6 @@ class Sides:
 
     @cached_property
     def _texts(self) -> dict[str, tuple[bytes, bytes]]:
-        """The contents of the shared files that differ; empty where there is none."""
         paths = [path for path in self.changed if self.witnesses.section(path)]
         sides = [(self.before.get(path), self.now.get(path)) for path in paths]
         plain = (each for side in sides for each in side if each is not None and each[0] != LINK)

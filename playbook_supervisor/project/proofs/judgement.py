@@ -199,7 +199,6 @@ def _functions(node: ast.AST, within: str, lines: list[str]) -> Iterator[tuple[s
 
 
 def _body(function: Function) -> str:
-    """The code of a function without its name."""
     return function.code.partition(", args=")[2]
 
 

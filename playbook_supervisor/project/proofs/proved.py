@@ -106,7 +106,6 @@ def _beginning(here: Checkout, pinned: Pinned) -> str:
 
 
 def _keep_proof(spec: CheckSpec, runs: ComposedRuns, checking: Checking) -> None:
-    """Keep what the run of now proves, for conditions that ask for its exit status."""
     if checking.proofs is None or spec.room != CLEAN or "now" not in vars(runs) or runs.known:
         return
     now, at = runs.now, time.time_ns() // 1_000_000
@@ -189,7 +188,6 @@ class _Case:
             self.held.append(f"{some(retried, _NAMED)} needed a retry")
 
     def _may_fail(self, failing: Sequence[str]) -> bool:
-        """True if failures of the beginning are allowed, and all of these are some."""
         if not self.options.red or self.spec.room != CLEAN:
             return False
         return set(failing) <= set(self.runs.base.failing)
@@ -220,7 +218,6 @@ class _Case:
         self._judge_new_tests(begun, now)
 
     def _fails_as_before(self, test: str, now: Mapping[str, Verdict]) -> bool:
-        """True if it may fail and fails in no more cases, and if its test file is not the cause."""
         sides = (self.runs.base.tests or {}, self.runs.old.tests or {}, now)
         was, then, later = (tests.get(test, Verdict()) for tests in sides)
         no_worse = was.failed >= then.failed > 0 and then.passed >= was.passed
@@ -238,7 +235,6 @@ class _Case:
         return f"{len(found)} of {counted(ran, 'test')} of the beginning {disagree}: {lines}"
 
     def _refuse_staged(self, found: Sequence[Concern], base: Run) -> None:
-        """Refuse what failed at the beginning and passes now because its test has changed."""
         red = [each for each in found if each.test in base.failing]
         if not red or not self.runs.sides.changed_code:
             return
@@ -347,7 +343,6 @@ class _Case:
         return self._differences(new=True) if around or unplaced else []
 
     def _differences(self, *, new: bool) -> list[str]:
-        """The difference of the witnesses; of `new` test files only the size, if anything."""
         sides = self.runs.sides
         added = {*self.runs.tests_in(sides.now)} - {*sides.before}
         paths = [path for path in sides.changed_witnesses if new or path not in added]
@@ -365,7 +360,6 @@ class _Case:
         yield from (f"  {line}" for line in changed)
 
     def _names_of_runner(self) -> list[str]:
-        """Lines of code that name the runner, and files that load by themselves."""
         runner, sides = self.runs.runner, self.runs.sides
         if runner is None or RUNNER in self.options.without:
             return []

@@ -168,7 +168,6 @@ def _set_up(
 
 
 def _setup_key(spec: CheckSpec, tree: str, here: Checkout, isolated: str) -> str:
-    """Stands for all that set-up depends on."""
     if not spec.setup:
         return "none"
     patterns = spec.setup_inputs or SETUP_INPUTS

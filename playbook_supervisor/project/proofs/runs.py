@@ -113,7 +113,6 @@ class Runs:
         made: Callable[[], tuple[CheckRun, tuple[bytes, ...]]],
         alarms: Sequence[Alarm] = (),
     ) -> Run:
-        """The first run that passes, or the last that may be made."""
         for tries in range(1, self.spec.tries + 1):
             ended, reports = made()
             tests = read_reports(reports) if reports else None
