@@ -35,7 +35,7 @@ def test_a_mistake_is_annotated_and_fails_the_check(forge: Forge, project: Proje
     assert forge.act(command="check", playbook="auto-feature").ok
 
 
-@pytest.mark.parametrize("name", ["$(touch stolen)", "; touch stolen", "--format=json", "../x\n"])
+@pytest.mark.parametrize("name", ["$(touch stolen)", "../x\n"])
 def test_a_hostile_name_is_a_name(forge: Forge, name: str) -> None:
     done = forge.act(command="check", playbook=name)
     assert (done.ok, done.ran) == (False, ["Install", "Check"])

@@ -110,7 +110,9 @@ def test_a_hook_that_refuses_leaves_the_index_alone(project: Project) -> None:
     assert "?? new.txt" in project.git("status", "--porcelain").splitlines()
 
 
-@pytest.mark.parametrize("at", ["pre-commit", "post-commit"])
+@pytest.mark.parametrize(
+    "at", ["pre-commit", pytest.param("post-commit", marks=pytest.mark.thorough)]
+)
 def test_after_a_kill_the_next_commit_brings_the_index_in_order(project: Project, at: str) -> None:
     changes_and_commits(project)
     hook(project, "pre-commit", FORMAT)
@@ -149,6 +151,7 @@ def until_gone(project: Project) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.thorough
 def test_a_formatter_of_the_real_pre_commit_leaves_nothing_staged(
     project: Project, tmp_path: Path
 ) -> None:

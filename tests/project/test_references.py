@@ -37,10 +37,6 @@ def test_each_reference_becomes_its_value() -> None:
     )
 
 
-def test_an_optional_arg_without_a_value_is_replaced_by_nothing() -> None:
-    assert interpolate("before{{extra}}after", {"extra": ""}) == "beforeafter"
-
-
 def test_a_value_that_looks_like_a_reference_is_not_read_again() -> None:
     assert interpolate("{{a}}", {"a": "{{b}} \\1", "b": "secret"}) == "{{b}} \\1"
 
@@ -50,12 +46,6 @@ def test_an_unknown_name_is_an_error_that_says_what_is_declared() -> None:
         interpolate("{{featur}} {{nope}}", {"feature": "013"})
     assert caught.value.message == "unknown arg {{featur}}, {{nope}}"
     assert "feature" in caught.value.guidance
-
-
-def test_without_declared_args_the_error_says_so() -> None:
-    with pytest.raises(CheckError) as caught:
-        interpolate("{{}}", {})
-    assert caught.value.guidance.endswith("none.")
 
 
 @given(st.text(alphabet="{} ab", max_size=40))
@@ -106,11 +96,6 @@ def test_a_secret_fills_values_of_env_and_headers_and_nothing_else(name: str) ->
     assert fill({"env": {"X": f"{{{{{name}}}}}"}}, values, secrets) == {"env": {"X": "hunter2!"}}
     with pytest.raises(CheckError):
         fill({"body": f"{{{{{name}}}}}"}, values, secrets)
-
-
-def test_a_secret_that_looks_like_a_reference_is_not_read_again() -> None:
-    filled = fill({"env": {"X": "{{secret:A}}"}}, {"b": "x"}, {"secret:A": "{{b}}"})
-    assert filled == {"env": {"X": "{{b}}"}}
 
 
 @pytest.mark.parametrize(

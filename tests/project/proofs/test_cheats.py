@@ -34,32 +34,19 @@ NOTICED = "a test that must fail did"
 SHORT = {
     "pytest": {
         FIX,
-        "feature with tests",
         "exit when it is called",
-        "forced results",
-        "patched runner",
         "report of its own",
-        "edited assertion",
-        "deleted test",
-        "skipped test",
-        "filter",
         "filter in a shared file",
         "package that shadows the runner",
         "poisoned bytecode",
     },
-    "unittest": {FIX, "exit from the source", "patched runner", "edited assertion"},
-    "node": {FIX, "patched assertions", "edited assertion"},
-    "go": {FIX, "exit when it is called", "forced results"},
+    "unittest": {FIX, "patched runner"},
+    "node": {FIX, "patched assertions"},
+    "go": {FIX, "forced results"},
     "rspec": {FIX, "patched when it is called"},
 }
 """What is tried each time."""
-LONG = {
-    FIX,
-    "forced results",
-    "edited assertion",
-    "patched assertions",
-    "patched when it is called",
-}
+LONG = {FIX, "forced results", "patched assertions", "patched when it is called"}
 """What is long with the other runners; all else is thorough."""
 
 
@@ -103,7 +90,8 @@ def environment(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
 def marks(name: str, change: str) -> tuple[pytest.MarkDecorator, ...]:
     if change in SHORT.get(name, ()):
         return ()
-    return (pytest.mark.long if change in LONG else pytest.mark.thorough,)
+    is_long = change in LONG and name not in SHORT
+    return (pytest.mark.long if is_long else pytest.mark.thorough,)
 
 
 def cases(kind: str) -> list[object]:
