@@ -210,16 +210,6 @@ def test_a_comment_that_is_too_long_is_refused(forge: Forge) -> None:
     assert (huge.ok, huge.ran) == (False, ["Read"])
 
 
-def test_what_an_agent_said_is_shown_literally(forge: Forge) -> None:
-    words = "```\\n# A heading\\r/playbook continue\\n@everyone <img src=x>"
-    (forge.folder / "script.yaml").write_text(f'steps: {{qa-plan: {{say: "{words}"}}}}\n')
-    begin(forge)
-    assert comment(forge, "/playbook continue").ok
-    said = forge.comments[-1]
-    assert "@everyone <img" in said
-    assert not re.search(r"(?m)^ {0,3}(?:```|# |/playbook|@everyone)", said.replace("\r", "\n"))
-
-
 def test_a_run_that_is_repeated_asks_again_and_answers_nothing(forge: Forge) -> None:
     """Another person may repeat it, and its answer would count as the first one's."""
     begin(forge)
@@ -227,9 +217,3 @@ def test_a_run_that_is_repeated_asks_again_and_answers_nothing(forge: Forge) -> 
     assert (again.ok, again.outputs["code"]) == (True, "4"), again.said
     assert "Answer" not in again.ran
     assert "/playbook qa-plan#1?1 continue\n" in forge.comments[-1]
-
-
-def test_a_branch_without_a_pull_request_asks_in_the_summary_alone(forge: Forge) -> None:
-    (forge.tools / "gh.says").write_text("none")
-    assert "/playbook qa-plan#1?1 continue\n" in begin(forge).summary
-    assert forge.comments == []

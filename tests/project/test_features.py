@@ -55,11 +55,6 @@ def test_a_matching_folder_with_an_invalid_name_is_refused(tmp_path: Path) -> No
     assert resolve(tmp_path, "014", CONFIG, nobody_asks) == Feature("014-other")
 
 
-def test_a_folder_of_exactly_that_name_wins(tmp_path: Path) -> None:
-    folders(tmp_path, "specs/013", "specs/013-create")
-    assert resolve(tmp_path, "013", CONFIG, nobody_asks) == Feature("013")
-
-
 @pytest.mark.parametrize("place", [".agreements/013-create", ".qa/013-create"])
 def test_without_a_spec_other_folders_are_searched(tmp_path: Path, place: str) -> None:
     folders(tmp_path, "specs/014-other", place)
@@ -74,15 +69,6 @@ def test_without_a_folder_feature_files_and_branches_are_searched(tmp_path: Path
     assert resolve(tmp_path, "013", CONFIG, branches("main")) == Feature("013-create")
     assert resolve(tmp_path, "016", CONFIG, branches("main", "016-x")) == Feature("016-x")
     assert resolve(tmp_path, "014", CONFIG, branches()).name == "014"
-
-
-def test_the_configured_folders_are_looked_at(tmp_path: Path) -> None:
-    config = Config(specs="docs/specs", agreements="law", qa="quality")
-    folders(tmp_path, "docs/specs/013-a", "law/014-b", "quality/015-c", "specs/013-z")
-    assert resolve(tmp_path, "docs/specs/013-a", config, nobody_asks) == Feature("013-a")
-    assert resolve(tmp_path, "013", config, nobody_asks) == Feature("013-a")
-    assert resolve(tmp_path, "014", config, branches()) == Feature("014-b")
-    assert resolve(tmp_path, "015", config, branches()) == Feature("015-c")
 
 
 def test_several_candidates_are_listed_and_none_is_chosen(tmp_path: Path) -> None:
@@ -116,12 +102,6 @@ def test_an_invalid_name_is_refused_before_anything_is_read(tmp_path: Path, host
         resolve(tmp_path, hostile, CONFIG, nobody_asks)
     assert caught.value.code == "PB-ARG-FEATURE"
     assert "\x1b" not in caught.value.message
-
-
-def test_hostile_names_of_folders_and_branches_are_no_candidates(tmp_path: Path) -> None:
-    folders(tmp_path, "specs/013-a;rm", "specs/013-a..b", "specs/013-\x1b[2J")
-    (tmp_path / "specs/013-file").write_text("")
-    assert resolve(tmp_path, "013", CONFIG, branches("013-$(x)", "x/013-y")).name == "013"
 
 
 @pytest.fixture
@@ -217,14 +197,6 @@ def test_spec_kits_own_script_finds_the_same(
         check=True,
     )
     assert current(speckit_root, "feature/1000-big", CONFIG).name == theirs.stdout.strip()
-
-
-def test_without_spec_kit_only_the_branch_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folders(tmp_path, "specs/013-create")
-    monkeypatch.setenv("SPECIFY_FEATURE", "013-create")
-    assert current(tmp_path, "feature/1000-big", CONFIG) == Feature("1000-big")
 
 
 # ── telling spec-kit ────────────────────────────────────────────────────────────────────────
@@ -323,10 +295,3 @@ def test_a_spec_kit_that_goes_by_number_takes_a_branch_of_that_number(project: P
     speckit(project, BY_BRANCH)
     with pytest.raises(StateError):
         point_speckit(project.root, "013-a", CONFIG, exported=False)
-
-
-def test_a_spec_kit_of_unknown_kind_is_given_the_variables(project: Project) -> None:
-    project.write(".specify/memory/constitution.md", "Be kind.\n")
-    (project.root / ".specify/scripts/common.sh").mkdir(parents=True)
-    assert point_speckit(project.root, "013-a", CONFIG) == VARIABLES
-    assert not (project.root / ".specify/feature.json").exists()

@@ -12,7 +12,6 @@ from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Limits, Reviewers
 from playbook_supervisor.kernel.vocabulary import ArgType, Autonomy, OutputFormat, Transform
-from playbook_supervisor.project.expressions import namespaces
 from playbook_supervisor.project.playbooks import format_version
 from playbook_supervisor.project.playbooks.schema import examine, read_playbook, schema_text
 
@@ -91,15 +90,6 @@ def test_every_error_policy_is_read(policy: str) -> None:
     text = step().replace("stop", policy)
     (read,) = read_playbook(document(text).encode(), "x.yaml").steps
     assert read.error_policy == ErrorPolicy.read(yaml.safe_load(policy))
-
-
-def test_a_file_of_version_1_0_is_one_of_version_1_1_too() -> None:
-    folder = Path(__file__).parent.parent / "playbooks"
-    text = (folder / "auto-feature.yaml").read_bytes()
-    assert b'version: "1.0"' in text
-    older = read_playbook(text, "x.yaml")
-    newer = read_playbook(text.replace(b'version: "1.0"', b'version: "1.1"'), "x.yaml")
-    assert newer.steps == older.steps
 
 
 # ── what is refused ─────────────────────────────────────────────────────────────────────────
@@ -224,9 +214,3 @@ def test_the_tables_of_later_keys_are_those_of_the_schema() -> None:
     }
     for kind, keys in format_version.LATER_KEYS.items():
         assert keys < set(known[kind])
-
-
-def test_a_package_can_provide_a_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """cat PL-5."""
-    monkeypatch.setattr(namespaces, "installed", lambda: ("web",))
-    assert not problems(step(command="web open"))

@@ -114,13 +114,6 @@ def test_commits_are_made_if_head_has_moved_forward(world: Workspace) -> None:
     assert said("commits_made", world, head=head) == (HELD, evidence)
 
 
-def test_commits_of_sessions_do_not_count(world: Workspace) -> None:
-    head = git(world.root, "rev-parse", "HEAD")
-    put(world.root, ".playbooks/sessions/20260219-a7k/journal.yaml")
-    commit(world.root, "the journal")
-    assert said("commits_made", world, head=head) == (NOT_HELD, "no commit since the launch")
-
-
 def test_a_commit_that_was_replaced_does_not_count(world: Workspace) -> None:
     put(world.root, "b.txt")
     head = commit(world.root, "second")
@@ -219,7 +212,6 @@ def test_the_checks_of_conditions_are_known() -> None:
     [
         ("command_fails=tset", "PB-CHECK-UNDEFINED"),
         ("file_exists=../x", "PB-CHECK-RULE"),
-        ("plan_exists=x", "PB-CHECK-RULE"),
     ],
 )
 def test_conditions_that_could_never_be_checked_are_refused(name: str, code: str) -> None:

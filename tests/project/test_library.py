@@ -123,13 +123,6 @@ class TestListing:
 
 
 class TestFindingByName:
-    def test_the_data_is_that_of_the_file(self, project: Project) -> None:
-        """kai FR1: a playbook is a YAML file, called by its name."""
-        found = library.find(project.root, "auto-feature")
-        assert found.file == project.root / ".playbooks/playbooks/auto-feature.yaml"
-        assert found.data == found.file.read_bytes()
-        assert found.playbook.name == "auto-feature"
-
     def test_the_name_is_the_playbooks_not_the_files(self, project: Project) -> None:
         playbook(project, "one.yaml", small("two"))
         assert library.find(project.root, "two").file.name == "one.yaml"
@@ -169,12 +162,6 @@ class TestFindingByName:
         playbook(project, "mine.yaml", "a: [")
         playbook(project, "other.yaml", small("mine"))
         assert library.find(project.root, "mine").file.name == "other.yaml"
-
-    def test_one_that_cannot_be_opened_does_not_hide_others(self, project: Project) -> None:
-        os.mkfifo(project.root / ".playbooks/playbooks/pipe.yaml")
-        assert library.find(project.root, "auto-feature").data
-        with pytest.raises(StorageError, match="not a regular file"):
-            library.find(project.root, "pipe")
 
     @pytest.mark.parametrize("name", ["a\0b", "\x1b[31mred", "\udcff"])
     def test_what_cannot_be_printed_names_nothing(self, project: Project, name: str) -> None:
@@ -224,11 +211,6 @@ class TestFindingByPath:
             library.find(project.root, "drafts/mine.yaml")
         assert caught.value.code == "PB-ARG-PLAYBOOK"
 
-    def test_a_name_with_an_extension_gets_a_hint(self, project: Project) -> None:
-        with pytest.raises(ArgumentError) as caught:
-            library.find(project.root, "auto-feature.yaml")
-        assert "`auto-feature`" in caught.value.guidance
-
 
 class TestTheIndex:
     """kai FR10: an index of all playbooks."""
@@ -270,23 +252,6 @@ class TestTheIndex:
         library.write_index(project.root, NOON)
         playbook(project, "broken.yaml", "a: [")
         assert library.index_is_stale(project.root) == ""
-
-    def test_no_playbooks_are_an_empty_list(self, project: Project) -> None:
-        for file in (project.root / ".playbooks/playbooks").iterdir():
-            file.unlink()
-        index = yaml.safe_load(library.index_text(project.root, NOON))
-        assert index["playbooks"] == []
-
-    def test_a_project_that_was_never_initialised_gets_none(self, project: Project) -> None:
-        project.git("rm", "-rq", ".playbooks")
-        with pytest.raises(StateError):
-            library.write_index(project.root, NOON)
-        assert not (project.root / ".playbooks").exists()
-
-    def test_one_of_another_tool_is_replaced(self, project: Project) -> None:
-        project.write(".playbooks/_index.yaml", "generated: x\nplaybooks: [{name: gone}]\n")
-        assert library.write_index(project.root, NOON)
-        assert "gone" not in project.read(".playbooks/_index.yaml")
 
     def test_it_is_not_written_where_a_link_leads_out(
         self, project: Project, tmp_path: Path

@@ -225,19 +225,6 @@ def test_a_precondition_that_only_a_later_step_provides_is_named() -> None:
     assert "`plan_exists` is provided by `plan`" in found[0].message
 
 
-def test_a_precondition_that_a_step_of_the_group_provides_is_named() -> None:
-    found = warnings(
-        step("plan", postconditions="[plan_exists]", parallel_group="g"),
-        step(
-            "tasks",
-            preconditions="[plan_exists]",
-            postconditions="[tasks_exists]",
-            parallel_group="g",
-        ),
-    )
-    assert codes(found) == [(7, "LINT-ORDER")]
-
-
 def test_a_step_that_is_skipped_provides_nothing_and_is_not_judged() -> None:
     found = warnings(
         step("a", preconditions="[plan_exists]", postconditions="[tasks_exists]"),
@@ -290,18 +277,6 @@ def test_only_the_steps_of_agents_need_conditions_to_be_seen() -> None:
     commits = step("commit", command="commit", **{"with": "{message: m, paths: [src]}"})
     asks = step("ask", command="prompt", **{"with": "{text: Why}"})
     assert codes(warnings(commits, asks, version="1.1")) == [(7, "LINT-UNSEEN")]
-
-
-@pytest.mark.parametrize(
-    "proof",
-    [{"outputs": "[a.md]"}, {"until": "{conditions: [tasks_done], max: 3}"}],
-    ids=lambda proof: next(iter(proof)),
-)
-def test_outputs_and_the_conditions_of_a_loop_show_that_a_step_is_done(
-    proof: dict[str, str],
-) -> None:
-    asks = step("ask", command="prompt", **{"with": "{text: Why}"}, **proof)
-    assert warnings(asks, version="1.1") == ()
 
 
 @pytest.mark.parametrize("command", ["/speckit.clarify", "/speckit-clarify"])

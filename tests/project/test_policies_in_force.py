@@ -74,10 +74,6 @@ class TestAnAnswer:
         assert person.told[0].endswith("; the gate stays open.")
         assert not person.hurried  # nothing has changed by a refusal
 
-    def test_at_the_prompt_of_a_named_person_counts(self, gated: Project) -> None:
-        sign(gated, "rita@release.example.org")
-        assert run(gated, Mode.MANUAL, Prompter("continue")).why == "completed"
-
     def test_is_not_given_by_autonomous_where_people_are_named(self, gated: Project) -> None:
         ending = run(gated, Mode.AUTONOMOUS)
         assert (ending.why, ending.exit_code) == ("waiting", 4)
@@ -171,20 +167,6 @@ class TestInsideClaudeCode:
         assert told is not None
         assert told.snapshot is not None
 
-    def test_an_answer_of_another_person_in_a_dialog_leaves_the_gate_open(
-        self, asked: Hooked
-    ) -> None:
-        put = asked.calls("AskUserQuestion")
-        assert put is not None
-        assert put.given is not None
-        answers = {"answers": {put.given["questions"][0]["question"]: "continue"}}
-        chosen = {"tool_use_id": "use of AskUserQuestion", "tool_response": answers}
-        reply = asked("PostToolUse", tool_name="AskUserQuestion", **chosen)
-        assert reply is not None
-        assert "[PB-POLICY-ANSWER]" in reply.note
-        assert asked.bound.refusals == 1
-        assert "resolution" not in asked.project.journal()[1]
-
 
 class TestABeginning:
     def test_may_not_skip_guarded_steps(self, project: Project) -> None:
@@ -267,11 +249,6 @@ class TestCheck:
         done = gated.playbook("check", ".playbooks/playbooks/gated.yaml", "--json")
         (problem,) = conforms("check", done.json)["files"][0]["problems"]
         assert problem["severity"] == "note"
-
-    def test_warns_of_policies_that_cannot_be_read(self, gated: Project) -> None:
-        gated.write(".playbooks/policies/release.yaml", "[")
-        found = self.problems(gated, ".playbooks/playbooks/gated.yaml")
-        assert found[0] == ("warning", 1, 1, "PB-CHECK-YAML")
 
     def test_reports_all_problems_of_a_policy(self, gated: Project) -> None:
         file = ".playbooks/policies/release.yaml"

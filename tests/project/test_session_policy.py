@@ -325,13 +325,6 @@ def test_only_those_who_are_named_answer_and_the_gate_stays_open(scene: Scene) -
     assert work(tree.advance()).id == "b#1"
 
 
-def test_a_star_allows_any_person_and_not_autonomous_mode(scene: Scene) -> None:
-    policy = Policy((Demand("b", "team.yaml", None, (), ("*",)),))
-    policy.admit("b", ALWAYS, CONTINUE, "Nobody Special")
-    with pytest.raises(PolicyError):
-        policy.admit("b", ALWAYS, CONTINUE, Mode.AUTONOMOUS.value)
-
-
 def test_two_policies_that_name_people_must_agree() -> None:
     policy = Policy(
         (

@@ -44,7 +44,12 @@ def put(base: Path, path: str, text: str = "Do it.\n") -> Path:
     ],
 )
 @pytest.mark.parametrize("asked", ["/speckit.plan", "/speckit-plan"])
-@pytest.mark.parametrize("of_user", [False, True])
+@pytest.mark.parametrize(
+    "of_user",
+    [
+        False,
+    ],
+)
 def test_a_command_is_found_in_either_spelling_under_its_installed_name(
     root: Path, home: Path, path: str, name: str, asked: str, of_user: bool
 ) -> None:
@@ -71,7 +76,6 @@ def test_the_spelling_of_the_playbook_wins_where_both_are_installed(root: Path, 
     "integration",
     [
         {"integration_settings": {"claude": {"invoke_separator": "-"}}},
-        {"invoke_separator": "-"},
         {"separator": "-", "integration_settings": []},
     ],
 )
@@ -86,7 +90,13 @@ def test_files_that_an_upgrade_of_spec_kit_left_behind_do_not_win(
     )
 
 
-@pytest.mark.parametrize("integration", ["", "[]", "{", '{"separator": "/"}', '{"separator": "x"}'])
+@pytest.mark.parametrize(
+    "integration",
+    [
+        "",
+        '{"separator": "/"}',
+    ],
+)
 def test_without_a_separator_the_spelling_of_the_playbook_wins(
     root: Path, home: Path, integration: str
 ) -> None:
@@ -109,7 +119,13 @@ def test_a_skill_wins_over_a_command_and_the_project_over_the_user(root: Path, h
     assert command.file == root / ".claude/commands/pr.md"
 
 
-@pytest.mark.parametrize("name", ["/status", "/run", "/verify", "/doctor", "/clear"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/status",
+        "/verify",
+    ],
+)
 def test_the_clients_own_commands_are_known_and_win(root: Path, home: Path, name: str) -> None:
     put(root, f".claude/commands/{name[1:]}.md")
     assert resolve(root, name, home=home) == InstalledCommand(
@@ -133,11 +149,8 @@ def test_what_is_not_installed_or_no_command_is_not_found(
     [
         ("---\ndisable-model-invocation: true\n---\n", True),
         ("---\r\nname: x\r\ndisable-model-invocation: 'true' # why\r\n---\r\n", True),
-        ("\ufeff---\nargument-hint: [a] [b]\ndisable-model-invocation: yes\n---\n", True),
         ("---\ndisable-model-invocation: false\n---\n", False),
-        ("---\nDisable-Model-Invocation: true\n---\n", False),
         ("---\ndisable-model-invocation: 1\n---\n", True),
-        ("---\nname: x\n---\ndisable-model-invocation: true\n", False),
         ("disable-model-invocation: true\n", False),
         ("", False),
     ],
@@ -177,11 +190,6 @@ def test_a_plugins_commands_carry_its_name(
     assert shelf.resolve("/check") is None
 
 
-def test_the_search_for_plugins_is_limited(root: Path, home: Path) -> None:
-    put(home, ".claude/plugins/a/b/c/d/e/f/g/commands/deep.md")
-    assert resolve(root, "/g:deep", home=home) is None
-
-
 SKILL = "---\nname: {name}\ndescription: [d\n{more}---\nDo it.\n"
 
 
@@ -200,9 +208,7 @@ def test_a_skill_answers_to_its_name_and_is_called_by_its_folder(
     [
         ("user-invocable: false", True),
         ("user-invocable: 'NO' # why", True),
-        ("user-invocable: 0", True),
         ("User-Invocable: false", False),
-        ("user-invocable: true", False),
         ("user-invocable: ", False),
     ],
 )
@@ -247,9 +253,7 @@ def test_each_agent_has_folders_and_a_spelling_of_its_own(
     [
         ("gemini", ".agents/skills/made/SKILL.md"),
         ("codex", ".claude/skills/made/SKILL.md"),
-        ("copilot", ".github/agents/made.agent.md"),
         ("copilot", ".claude/commands/below/made.md"),
-        ("qwen", ".agents/skills/below/made/SKILL.md"),
         ("claude", ".agents/skills/made/SKILL.md"),
     ],
 )

@@ -13,20 +13,16 @@ SHAPES = (
     "verdict: {}",
     "**VERDICT: {}**",
     "## Verdict: {}",
-    "- Verdict: {}",
     "## Verdict\n\n**{}** — all checks ran",
     "Verdict\n-------\n\n{}.",
     "| Verdict | {} |",
     '"verdict": "{}"',
-    "## Verdict\n\n**[{}]** Every check ran",
     "## Verdict\n\n[{}]",
     "## QA Verdict: 013-playbook-create — {}",
     "## QA Verdict: 013-x – {} (12 of 12)",
-    "3. Verdict: {}",
     "## Verdict\n\n**{}**: the work meets the agreement",
     "Overall verdict: {}",
     "## 7. Final verdict\n\n**{}** — no finding",
-    "| Final verdict | {} |",
     "---\nverdict: {}\n---\n# Report\n",
     "---\r\ntitle: x\r\nverdict: {}\r\n---\r\n# Report\r\n",
     '\ufeff---\nverdict: "{}"\n...\n# Report\n',
@@ -72,23 +68,18 @@ def test_punctuation_a_dash_or_a_bracket_may_follow(rest: str) -> None:
     [
         "Verdict: PASS | FAIL",
         "Verdict: PASS or FAIL",
-        "Verdict: [PASS|FAIL]",
         "Verdict: [PASS",
         "## Verdict\n\n[PASS] or [FAIL]",
         "## Verdict\n\n- [x] PASS\n- [ ] FAIL",
-        "| Verdict | PASS | FAIL |",
         "Verdict: PASSABLE",
         "Verdict: PASS with remarks",
         "Verdict: pending",
-        "Verdict:",
         "Verdict: see below\n\nPASS",
         "Previous Check: FAIL with 2 failures",
         "The last verdict: FAIL",
-        "Finally, a verdict: PASS",
         "## QA Verdict: 013-x — PASS | FAIL",
         "## QA Verdict: pending — PASS",
         "QA Verdict: 013-x — PASS",
-        "> Verdict: FAIL",
         "We FAIL to see why it should PASS.",
         "",
     ],
@@ -99,40 +90,24 @@ def test_templates_and_sentences_that_mention_a_word_state_no_verdict(line: str)
     assert "what is read: the key `verdict`" in reading.hint
 
 
-def test_the_same_word_again_behind_the_dash_is_still_one_verdict() -> None:
-    assert verdict("Verdict: PASS — passed 12 of 12, 0 FAIL") == "PASS"
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("Verdict: FAIL\n\nafter mending:\n\nVerdict: PASS\n", "FAIL in line 1 and PASS in line 5"),
-        ("Verdict: PASS\n\n## Verdict\n\n**FAIL** — sorry\n", "PASS in line 1 and FAIL in line 5"),
         ("Verdict: PASS\n\nStatus: STALE", "PASS in line 1 and `status: STALE` in line 3"),
         ("Verdict: PASS (2 tests failed)", "PASS and `2 tests failed` in line 1"),
-        ("Verdict: PASS, 12 passed 2 failed", "PASS and `12 passed 2 failed` in line 1"),
         ("## Verdict\n\n**PASS** — one test failed", "PASS and `one test failed` in line 3"),
         ("Verdict: PASS\n- **Failed**: 2", "PASS in line 1 and `failed: 2` in line 2"),
         ("Verdict: PASS\nPassed: 10, Failed: 2", "PASS in line 1 and `Failed: 2` in line 2"),
-        (
-            "Verdict: PASS\nTests: 10 passed, 2 failed",
-            "PASS in line 1 and `tests: 10 passed, 2 failed` in line 2",
-        ),
         ("Verdict: PASS\n\nVerdict: pending", "PASS in line 1 and `pending` in line 3"),
         (
             "Verdict: PASS\n## Final verdict\n[PASS] if all hold\n[FAIL] if not",
             "PASS in line 1 and `PASS or FAIL` in line 3",
         ),
-        ("Verdict: PASS\n3. Verdict: FAIL", "PASS in line 1 and FAIL in line 2"),
         ("Verdict: PASS\n### S3 login — FAIL", "PASS in line 1 and `s3 login: FAIL` in line 2"),
         ("Verdict: PASS\nOverall: FAIL", "PASS in line 1 and `overall: FAIL` in line 2"),
-        ("Verdict: PASS\nStatus: ❌", "PASS in line 1 and `status: failing` in line 2"),
         ("Verdict: PASS\nThe verdict is FAIL.", "PASS in line 1 and `verdict: FAIL.` in line 2"),
         ("Verdict: PASS\n- [FAIL] `id` is gone", "PASS in line 1 and FAIL in line 2"),
-        (
-            "Verdict: PASS\nFailing tests: test_login",
-            "PASS in line 1 and `failing tests: test_login` in line 2",
-        ),
         (
             "Verdict: PASS\n| Suite | Passed | Failed |\n|:--|--:|--:|\n| unit | 311 | 1 |",
             "PASS in line 1 and `failed: 1` in line 4",
@@ -174,23 +149,18 @@ def test_other_keys_contradict_a_verdict_too(key: str) -> None:
     "honest",
     [
         "## Scenarios\n\n| Scenario | Result |\n|---|---|\n| login | FAIL → fixed |",
-        "- [FAIL] login, fixed in 1234567",
         "Status: FAIL → fixed → PASS",
         "Tests: 12 passed, 0 failed",
         "## History\n\nVerdict: FAIL\n\n### The first run\n\nStatus: FAIL\n",
-        "All that should fail does, and nothing else has failed.",
         "Failed scenarios: none",
         "Root cause of failure: a clock",
         "Errors: handled\nFailed logins: 3 tested\nKnown failures: 2",
-        "> Verdict: FAIL",
         "```\nVerdict: FAIL\n```",
         "| Suite | Passed | Failed |\n|:--|--:|--:|\n| unit | 312 | 0 |",
         "| Scenario | Run 1 | Run 2 |\n|---|---|---|\n| login | FAIL | PASS |",
-        "| Scenario | Expected | Result |\n|---|---|---|\n| wrong key | FAIL | PASS |",
         "| Word | Meaning |\n|---|---|\n| FAIL | a scenario does not hold |",
         "| Windows | ❌ |\n| Linux | ✅ |",
         "## Failing tests\n\n- none",
-        "## Failed scenarios\n\n- S3 failed in the first run, fixed in 1234567",
         "Status: approved\nFailures: n/a\nTests: red before, green after",
         "The status is FAIL if a file is missing.",
     ],
@@ -415,30 +385,23 @@ def test_prose_around_a_statement_does_not_change_it(prose: str, word: str) -> N
 
 
 UNITS = (
-    *"|# *_`9\n",
-    *(
-        "verdict: ",
-        "Verdict: PASS ",
-        "PASS - ",
-        "## Final Verdict: a-",
-        "[",
-        "a-a - ",
-        "| Verdict | PASS |",
-        "breaking changes: ",
-    ),
-    *("- ", "---\n", "a:\n", "<!--", "```\n", "no [", "[BREAKING"),
+    "|",
+    "*",
+    "_",
+    "\n",
+    "verdict: ",
+    "PASS - ",
+    "| Verdict | PASS |",
+    "- ",
+    "<!--",
+    "[BREAKING",
 )
 
 
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("unit", UNITS)
 def test_much_hostile_text_is_read_in_one_pass(unit: str) -> None:
-    for head, size in (
-        ("", 200_000),
-        ("---\n", 30_000),
-        ("Verdict: PASS", 30_000),
-        ("| ", 30_000),
-    ):
+    for head, size in (("", 200_000), ("---\n", 30_000), ("Verdict: PASS", 30_000)):
         text = head + unit * (size // len(unit))
         assert read_report(text, yaml=False).verdict in ("", "PASS")
 

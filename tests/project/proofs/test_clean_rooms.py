@@ -22,7 +22,6 @@ from playbook_supervisor.project.proofs.proving import prove
 from playbook_supervisor.project.settings.checks import Checking, Proof
 from playbook_supervisor.project.settings.config import CLEAN, Bounds, CheckSpec, Config
 from playbook_supervisor.records import replace
-from playbook_supervisor.system.git import clean_room
 from playbook_supervisor.system.git.clean_room import MOST_ROOMS, remove_rooms, rooms
 
 if TYPE_CHECKING:
@@ -101,12 +100,6 @@ def test_a_checkout_may_be_named_like_a_part_of_the_room(tmp_path: Path, name: s
     assert output(root, "ls") == ["a.txt"]
     put(root, "new.txt")
     assert output(root, "ls") == ["a.txt", "new.txt"]
-
-
-def test_a_nested_repository_is_a_folder_of_the_room(root: Path) -> None:
-    with_a_commit(root / "inner")
-    put(root, "inner/new.txt")
-    assert output(root, "ls inner") == ["a.txt", "new.txt"]
 
 
 def test_the_environment_has_few_variables_of_ours(
@@ -193,15 +186,6 @@ def test_the_checkout_is_not_changed(root: Path) -> None:
     assert git(root, "log", "--oneline").count("\n") == 0
 
 
-def test_a_file_of_the_tree_that_has_changed_since_is_laid_anew(root: Path) -> None:
-    assert output(root, "cat a.txt") == ["one"]
-    put(root, "a.txt", "two\n")
-    put(root, "sub/b.txt")
-    assert output(root, "cat a.txt; ls sub") == ["two", "b.txt"]
-    (root / "sub" / "b.txt").unlink()
-    assert output(root, "ls") == ["a.txt"]
-
-
 # ── set-up ──────────────────────────────────────────────────────────────────────────────────
 
 INSTALL = "mkdir -p lib/deep && date +%s%N > lib/deep/made && ln -s deep lib/link && echo set up"
@@ -253,29 +237,12 @@ def test_a_check_cannot_write_the_records_of_its_room(root: Path) -> None:
     assert said[1] not in ("poisoned", first[1])
 
 
-def test_what_a_check_adds_to_the_folders_of_set_up_is_removed(root: Path) -> None:
-    first = output(root, SHOW, INSTALL)
-    run(root, check("echo x > lib/deep/sitecustomize.py", INSTALL))
-    put(root, "new.txt")
-    assert output(root, f"{SHOW}; ls lib/deep", INSTALL) == [*first[1:], "made"]
-
-
-def test_set_up_does_not_change_the_files_of_the_tree(root: Path) -> None:
-    assert output(root, "cat a.txt", "echo x > a.txt; echo lib > kept") == ["one"]
-
-
 def test_a_set_up_that_fails_is_named_with_its_last_line(root: Path) -> None:
     with pytest.raises(ConditionError) as caught:
         run(root, check("true", "echo no such package; exit 3"))
     said = "check test: its set-up `sh -c echo no such package; exit 3` ended with exit status 3 "
     assert caught.value.message.startswith(said)
     assert caught.value.message.endswith('"no such package"')
-
-
-def test_a_set_up_that_cannot_be_started_is_named(root: Path) -> None:
-    spec = CheckSpec("test", ("true",), 60, {}, CLEAN, (("no-such-program",),))
-    with pytest.raises(ConditionError, match="test: its set-up `no-such-program`: cannot start"):
-        prove(spec, root, Config(), Checking())
 
 
 def test_a_set_up_that_hangs_ends_at_the_deadline_of_the_check(root: Path) -> None:
@@ -316,11 +283,6 @@ def test_a_check_may_have_to_pass_in_the_checkout_too(root: Path) -> None:
     proof = run(root, spec)
     assert proof.status == 1
     assert proof.evidence.endswith(f", tree {proof.tree[:7]} in the checkout")
-
-
-def test_a_check_that_changes_the_checkout_is_told_where_it_runs_there_too(root: Path) -> None:
-    with pytest.raises(ConditionError, match=r"changes the tree that it is to prove: made\.txt"):
-        run(root, replace(check("date +%N > made.txt"), also_here=True))
 
 
 # ── kills, and two at once ──────────────────────────────────────────────────────────────────
@@ -392,15 +354,6 @@ def names() -> set[str]:
     return {json.loads((room / "room.json").read_text())["check"] for room in rooms().iterdir()}
 
 
-def test_rooms_that_are_too_large_together_are_removed_the_oldest_first(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(clean_room, "MOST_BYTES", 5_000_000)
-    for number in range(4):
-        run(root, check("head -c 2000000 /dev/urandom > big", name=f"check-{number}"))
-    assert names() == {"check-1", "check-2", "check-3"}
-
-
 def test_the_room_of_a_check_that_runs_is_not_removed(root: Path, tmp_path: Path) -> None:
     run(root, check("true", name="idle"))
     mark, go = tmp_path / "mark", tmp_path / "go"
@@ -426,15 +379,6 @@ def test_rooms_whose_repository_is_gone_are_removed_by_the_next_check(
     assert names() == {"first", "test"}
 
 
-@pytest.mark.parametrize("record", ["", '{"repository": 1, "check": 2, "size": Infinity}'])
-def test_a_room_whose_record_says_nothing_is_a_room_all_the_same(root: Path, record: str) -> None:
-    run(root, check("head -c 2000000 /dev/urandom > big"))
-    (room,) = rooms().iterdir()
-    (room / "room.json").write_text(record)
-    (gone,) = remove_rooms()
-    assert gone.shown.startswith(f"{room}, 2.")
-
-
 def test_a_check_whose_room_is_removed_before_it_begins_has_another(root: Path) -> None:
     ended = threading.Event()
 
@@ -449,14 +393,6 @@ def test_a_check_whose_room_is_removed_before_it_begins_has_another(root: Path) 
     finally:
         ended.set()
         other.join()
-
-
-def test_a_room_outlives_the_worktree_that_used_it(root: Path, tmp_path: Path) -> None:
-    git(root, "worktree", "add", "-q", str(tmp_path / "linked"))
-    put(tmp_path / "linked", "new.txt")
-    first = output(tmp_path / "linked", SHOW, INSTALL)
-    git(root, "worktree", "remove", "--force", str(tmp_path / "linked"))
-    assert output(root, f"{SHOW}; ls", INSTALL) == [first[1], "a.txt", "lib"]
 
 
 @pytest.fixture

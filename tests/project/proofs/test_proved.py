@@ -278,14 +278,6 @@ def test_what_failed_at_the_beginning_may_fail_as_it_did_and_no_other_way(tmp_pa
         assert (found.answer, bool(found.asked)) == (Answer.NOT_HELD, is_question), found
 
 
-def test_tests_that_are_all_skipped_prove_nothing(tmp_path: Path) -> None:
-    skipped = "import pytest\n\n\n@pytest.mark.skip\ndef test_add():\n    pass\n"
-    root = project(tmp_path, **{"test_calc.py": "VALUE = 1\n"})
-    found = judged(root, lambda root: put(root, "test_calc.py", skipped))
-    assert found.answer is Answer.ERROR, found
-    assert "it reports no test that ran" in found.evidence
-
-
 def test_without_tests_of_the_beginning_the_evidence_says_so(tmp_path: Path) -> None:
     def change(root: Path) -> None:
         put(root, "calc.py", RIGHT)
@@ -374,12 +366,6 @@ def told(
     return judge(spec, ALL, root, PROGRAMS, checking, pinned)
 
 
-def test_in_the_checkout_the_evidence_says_that_the_old_tests_were_not_run(tmp_path: Path) -> None:
-    found = told(project(tmp_path), "echo 3 passed", room="here")
-    assert found.answer is Answer.HELD, found
-    assert "in the checkout, without the tests of the beginning" in found.evidence
-
-
 def test_in_the_checkout_each_change_of_tests_is_a_question(tmp_path: Path) -> None:
     root = project(tmp_path)
     pinned = replace(pinned_now(root), tree=tree_id(root))
@@ -393,21 +379,13 @@ def test_in_the_checkout_each_change_of_tests_is_a_question(tmp_path: Path) -> N
     assert any(line.startswith("tests/data.bin: new, 0 to 3 bytes, ") for line in lines)
 
 
-def test_a_check_that_changes_the_checkout_could_not_be_checked(tmp_path: Path) -> None:
-    found = told(project(tmp_path), "date +%N > made.txt", room="here")
-    assert found.answer is Answer.ERROR
-    assert "changes the tree that it is to prove" in found.evidence
-
-
 @pytest.mark.parametrize(
     ("script", "answer", "said"),
     [
-        ("exit 127", Answer.ERROR, "exit 127"),
         ("exit 3", Answer.NOT_HELD, "exit 3"),
         ("true", Answer.ERROR, "it wrote no report at out.xml"),
         (f'echo "{JUNIT.format("")}" > out.xml; exit 2', Answer.ERROR, "no failed test, but ended"),
         (f'echo "{JUNIT.format(FAILED)}" > out.xml', Answer.ERROR, "but ended with exit status 0"),
-        ("echo '<testsuites/>' > out.xml", Answer.ERROR, "it reports no test"),
     ],
 )
 def test_a_report_and_an_exit_status_have_to_agree(
@@ -477,12 +455,3 @@ def test_tests_that_make_the_old_code_pass_are_refused(tmp_path: Path) -> None:
     found = judged(project(tmp_path), change)
     assert (found.answer, found.asked) == (Answer.NOT_HELD, ""), found
     assert "the tests and not the code made these pass: test_calc::test_add" in found.evidence
-
-
-def test_tests_alone_are_named_as_such(tmp_path: Path) -> None:
-    def change(root: Path) -> None:
-        put(root, "test_more.py", "def test_more():\n    pass\n")
-
-    found = judged(project(tmp_path, **{"calc.py": RIGHT}), change)
-    assert found.answer is Answer.HELD, found
-    assert found.evidence.endswith("; tests only")
