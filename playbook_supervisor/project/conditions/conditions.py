@@ -57,19 +57,17 @@ class TriggerTraits(Record):
 
 
 _CHECK_REPORT = ("{agreements}/{feature}/check-report.md",)
+_AGREEMENT = ("{agreements}/{feature}/agreement.yaml",)
+_QA_PLANS = ("{qa}/{feature}/test-plan.md", "{qa}/{feature}/_index.yaml")
 _QA_VERDICTS = ("{qa}/{feature}/verdict.md", "{qa}/{feature}/verdict.yaml")
 
 CONDITIONS: Mapping[Condition, ConditionTraits] = {
     Condition.SPEC_EXISTS: ConditionTraits(probes.exists, ("{specs}/{feature}/spec.md",)),
     Condition.PLAN_EXISTS: ConditionTraits(probes.exists, ("{specs}/{feature}/plan.md",)),
     Condition.TASKS_EXISTS: ConditionTraits(probes.exists, ("{specs}/{feature}/tasks.md",)),
-    Condition.AGREEMENT_EXISTS: ConditionTraits(
-        probes.exists, ("{agreements}/{feature}/agreement.yaml",)
-    ),
+    Condition.AGREEMENT_EXISTS: ConditionTraits(probes.exists, _AGREEMENT),
     Condition.AGREEMENT_PASS: ConditionTraits(probes.passes, _CHECK_REPORT),
-    Condition.QA_PLAN_EXISTS: ConditionTraits(
-        probes.exists, ("{qa}/{feature}/test-plan.md", "{qa}/{feature}/_index.yaml")
-    ),
+    Condition.QA_PLAN_EXISTS: ConditionTraits(probes.exists, _QA_PLANS),
     Condition.QA_VERDICT_PASS: ConditionTraits(probes.passes, _QA_VERDICTS),
     Condition.PR_CREATED: ConditionTraits(
         probes.pull_request, needs_feature=False, needs_network=True, publishes=True

@@ -116,25 +116,25 @@ class Children:
         return self._steps[key]
 
     def _looked_up(self, playbook: Playbook, index: int, step: Step) -> ChildStep:
-        file, flaw = self._file(step)
-        if flaw or file is None:
-            faults: tuple[Fault, ...] = (Fault(index, ("command",), flaw),) if flaw else ()
-            return ChildStep(index, step, None, faults)
+        try:
+            file = self._file(step)
+        except CheckError as flaw:
+            return ChildStep(index, step, None, (Fault(index, ("command",), flaw),))
         return ChildStep(index, step, file, tuple(_args(playbook, index, step, file.playbook)))
 
-    def _file(self, step: Step) -> tuple[PlaybookFile | None, CheckError | None]:
+    def _file(self, step: Step) -> PlaybookFile:
         try:
             file = self._library.find(step.child_reference)
         except PlaybookError as error:
-            return None, CheckError(_CHILD, error.message, guidance=error.guidance)
+            raise CheckError(_CHILD, error.message, guidance=error.guidance) from error
         if file.problem:
             said = f"the playbook {file.name} is not valid: {file.problem}"
-            return None, CheckError(_CHILD, said, guidance=f"Run `playbook check {file.source}`.")
+            raise CheckError(_CHILD, said, guidance=f"Run `playbook check {file.source}`.")
         if file.name != step.child:
             said = f"{file.source} holds the playbook {file.name}, which is called otherwise"
             cure = "Give the file the name of its playbook, or put that name here."
-            return None, CheckError(_CHILD, said, guidance=cure)
-        return file, None
+            raise CheckError(_CHILD, said, guidance=cure)
+        return file
 
 
 # ── the args ────────────────────────────────────────────────────────────────────────────────

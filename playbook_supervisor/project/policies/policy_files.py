@@ -23,7 +23,7 @@ from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import GateReason
 from playbook_supervisor.project.conditions.conditions import require_answerable
 from playbook_supervisor.project.expressions.references import names
-from playbook_supervisor.project.playbooks import yaml_folder
+from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.playbooks.schema import examine_conditions
 from playbook_supervisor.project.policies.session_policy import LADDER, ROLE, Demand, Policy
 from playbook_supervisor.project.settings.config import Config
@@ -112,7 +112,7 @@ def project_rules(root: Path, config: Config | None) -> tuple[PolicyRule, ...]:
     all; StorageError if one cannot be read or is a link out of the repository.
     """
     rules: list[PolicyRule] = []
-    for name in yaml_folder.names(contained(root, FOLDER)):
+    for name in library.file_names_in(contained(root, FOLDER)):
         source = f"{FOLDER}/{name}"
         data = read_bytes(contained(root, source), limit=MAX_BYTES)
         found, problems = examine(data, source, config)

@@ -98,9 +98,13 @@ class Sides:
     @cached_property
     def _texts(self) -> dict[str, tuple[bytes, bytes]]:
         paths = [path for path in self.changed if self.witnesses.section(path)]
+        return self.texts(paths, links=False)
+
+    def texts(self, paths: Sequence[str], *, links: bool = True) -> dict[str, tuple[bytes, bytes]]:
+        """The contents of files before and now; empty where there is none."""
         sides = [(self.before.get(path), self.now.get(path)) for path in paths]
-        plain = (each for side in sides for each in side if each is not None and each[0] != LINK)
-        found = self.objects.contents(id_ for _, id_ in plain)
+        plain = [(mode, id_) for side in sides for mode, id_ in filter(None, side)]
+        found = self.objects.contents(id_ for mode, id_ in plain if links or mode != LINK)
         return {
             path: (_content(before, found), _content(now, found))
             for path, (before, now) in zip(paths, sides, strict=True)
@@ -287,19 +291,10 @@ class ComposedRuns:
         texts = {path: self.witnesses_in(path) for path in changed if path in tests}
         return TestSources(self.tests_in(self.sides.before), changed, texts)
 
-    def texts(self, paths: list[str]) -> Mapping[str, tuple[bytes, bytes]]:
-        """The contents of files before and now; empty where there is none."""
-        sides = [(self.sides.before.get(path), self.sides.now.get(path)) for path in paths]
-        found = self.objects.contents(each[1] for side in sides for each in side if each)
-        return {
-            path: (found[old[1]] if old else b"", found[new[1]] if new else b"")
-            for path, (old, new) in zip(paths, sides, strict=True)
-        }
-
     def witnesses_in(self, path: str) -> tuple[bytes, bytes]:
         """The tests or settings in a file, before and now: all of it, or the runner's sections of
         one with tests among its code."""
-        before, now = self.texts([path])[path]
+        before, now = self.sides.texts([path])[path]
         if pattern := self.sides.witnesses.inline(path):
             return runners.owned(pattern, path, before), runners.owned(pattern, path, now)
         return before, now

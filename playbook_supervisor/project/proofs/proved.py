@@ -16,10 +16,9 @@ from pathlib import Path
 from playbook_supervisor.formats.sanitize import counted, first_line, some
 from playbook_supervisor.kernel.directives import Answer
 from playbook_supervisor.project.proofs.composed_runs import ComposedRuns
-from playbook_supervisor.project.proofs.judgement import Became, Concern, concerns
+from playbook_supervisor.project.proofs.judgement import Became, Concern, Verdict, concerns
 from playbook_supervisor.project.proofs.proving import prove
 from playbook_supervisor.project.proofs.questions import keep_question
-from playbook_supervisor.project.proofs.reports import Verdict
 from playbook_supervisor.project.proofs.runs import Run
 from playbook_supervisor.project.settings.checks import NOT_STARTED, Checking, Proof, key
 from playbook_supervisor.project.settings.config import CLEAN, CheckSpec, Config
@@ -365,7 +364,7 @@ class _Case:
             return []
         lines = [f"{path}: new, and it may load by itself" for path in sorted(sides.left_out)]
         paths = [path for path in sides.changed_code if path not in sides.left_out]
-        for path, (before, now) in self.runs.texts(paths).items():
+        for path, (before, now) in sides.texts(paths).items():
             if len(now) > _LARGEST or b"\0" in now:
                 continue
             known = set(before.decode("utf-8", "replace").splitlines())

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import counted
+from playbook_supervisor.project.proofs.judgement import Verdict, read_reports
 from playbook_supervisor.project.proofs.proving import Reporting, run_at, run_in_room, status_of
-from playbook_supervisor.project.proofs.reports import Verdict, read_reports
 from playbook_supervisor.project.proofs.runners import Alarm
 from playbook_supervisor.project.settings.checks import Checking, CheckRun, duration, key
 from playbook_supervisor.project.settings.config import CheckSpec, Config

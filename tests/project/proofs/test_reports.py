@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from playbook_supervisor.errors import ConditionError
-from playbook_supervisor.project.proofs.reports import Verdict, read_reports
+from playbook_supervisor.project.proofs.judgement import Verdict, read_reports
 
 PYTEST = b"""<?xml version="1.0"?><testsuites><testsuite name="pytest">
 <testcase classname="tests.test_a.TestA" name="test_one[1-x]" time="0.1"/>
