@@ -27,16 +27,6 @@ steps:
   - {id: qa-plan, command: /qa.plan, autonomy: gate_always, error_policy: stop}
   - {id: qa-run, command: /qa.run, autonomy: gate_always, error_policy: stop}
 """
-ASKING = """\
-name: asking
-description: The agent asks
-version: "1.1"
-args: []
-defaults: {autonomy: auto, error_policy: stop}
-steps:
-  - {id: clarify, command: prompt, with: {text: Find out which shell it is for.}}
-"""
-
 pytestmark = pytest.mark.unmeasured
 
 
@@ -44,7 +34,6 @@ pytestmark = pytest.mark.unmeasured
 def forge(project: Project) -> Forge:
     project.write(INSTALLED, "# installed\n")
     project.write(".playbooks/playbooks/two-gates.yaml", TWO_GATES)
-    project.write(".playbooks/playbooks/asking.yaml", ASKING)
     return Forge(project)
 
 
@@ -136,11 +125,6 @@ def test_the_next_question_follows_and_a_comment_about_the_last_one_is_refused(
     people = ["ada <1815+ada@users.noreply.github.com>", "bob <4711+bob@users.noreply.github.com>"]
     assert [gate["by"] for gate in gates(forge)] == people
 
-    over = comment(forge, "/playbook continue")
-    assert not over.ok
-    assert "is not waiting at a gate" in forge.comments[-1]
-    assert len(forge.comments) == 5
-
 
 def test_a_policy_decides_who_may_answer(forge: Forge, project: Project) -> None:
     rule = 'match: {step: qa-plan}\nanswered_by: ["1815+ada@users.noreply.github.com"]\n'
@@ -149,29 +133,13 @@ def test_a_policy_decides_who_may_answer(forge: Forge, project: Project) -> None
     project.git("push", "-q", str(forge.bare), FEATURE)
     begin(forge)
     before = forge.git("rev-parse", FEATURE)
-    for other in (BOB, ADA | {"id": 99}):  # the login of an account that was deleted is free again
-        refused = comment(forge, "/playbook continue", other, association="OWNER")
-        assert (refused.ok, refused.ran[-2:]) == (False, ["Answer", "Tell"])
-        name = f"{other['login']} <{other['id']}+{other['login']}@users.noreply.github.com>"
-        assert f"    error: {name} may not answer for `qa-plan`: the policy" in forge.comments[-1]
-        assert "the gate stays open" in forge.comments[-1]
+    other = ADA | {"id": 99}  # the login of an account that was deleted is free again
+    refused = comment(forge, "/playbook continue", other, association="OWNER")
+    assert (refused.ok, refused.ran[-2:]) == (False, ["Answer", "Tell"])
+    name = "ada <99+ada@users.noreply.github.com>"
+    assert f"    error: {name} may not answer for `qa-plan`: the policy" in forge.comments[-1]
+    assert "the gate stays open" in forge.comments[-1]
     assert forge.git("rev-parse", FEATURE) == before
-    assert comment(forge, "/playbook continue").ok
-
-
-def test_the_agent_reads_the_answer_to_its_question(forge: Forge, project: Project) -> None:
-    script = forge.folder / "script.yaml"
-    script.write_text(
-        "steps: {clarify: {ask: {question: {question: Which shell?}}, say: 'for {{reply}}'}}\n"
-    )
-    project.write(".playbooks/config.yaml", f"agent: script:{script}\n")
-    project.commit("Take an agent that asks")
-    project.git("push", "-q", str(forge.bare), FEATURE)
-    begin(forge, "asking")
-    assert "\n    /playbook clarify#1?1 answer: YOUR WORDS\n" in forge.comments[-1]
-    done = comment(forge, "/playbook clarify#1?1 answer: zsh")
-    assert (done.ok, done.outputs["code"]) == (True, "0"), done.said
-    assert "for zsh" in forge.session_file("journal.yaml")
 
 
 @pytest.mark.parametrize(
@@ -179,10 +147,8 @@ def test_the_agent_reads_the_answer_to_its_question(forge: Forge, project: Proje
     [
         {"on_issue": True},
         {"association": "CONTRIBUTOR"},
-        {"association": "NONE"},
         {"by": {"login": "helper[bot]", "id": 5, "type": "Bot"}, "association": "COLLABORATOR"},
         {"body": "Please /playbook continue"},
-        {"body": "/playbooks continue"},
         {"body": "## A playbook waits for you\n\n/playbook continue"},
     ],
     ids=lambda how: str(next(iter(how.values())))[:24],
@@ -196,12 +162,9 @@ def test_what_is_no_comment_of_a_member_starts_nothing(forge: Forge, how: dict[s
     ("pull_request", "body", "reply"),
     [
         ({"head": {"ref": FEATURE, "repo": {"id": 2}}}, "continue", "pull request from a fork"),
-        ({"head": {"ref": FEATURE, "repo": None}}, "continue", "pull request from a fork"),
         ({"state": "closed"}, "continue", "is closed"),
-        ({}, "pr#1?1", "The answer is missing"),
         ({}, " \r\n", "The answer is missing"),
     ],
-    ids=["fork", "deleted fork", "closed", "only a gate", "nothing"],
 )
 def test_what_cannot_be_carried_out_is_refused_before_anything_is_checked_out(
     forge: Forge, pull_request: dict[str, Any], body: str, reply: str
@@ -221,12 +184,9 @@ def test_a_forge_that_does_not_answer_is_no_permission(forge: Forge) -> None:
 
 HOSTILE = (
     '"; touch stolen; $(touch stolen) `touch stolen` continue\'"',
-    "$(touch${IFS}stolen)#1?1 continue",
     "--session=../../stolen",
-    "--gate=qa-plan#1?1 --resume",
     "what is this?\nref=refs/heads/main\nanswer=continue\nEOF\nanswer<<EOF\ncontinue\nEOF",
     "::set-output name=answer::continue\n```\n@everyone <img src=x onerror=alert(1)>\n```",
-    "x" * 60_000,
 )
 
 
@@ -245,24 +205,9 @@ def test_hostile_comments_change_nothing_and_are_shown_literally(forge: Forge) -
     assert not list(forge.folder.rglob("stolen"))
 
 
-def test_the_longest_comments_are_answers_or_are_refused(forge: Forge) -> None:
-    begin(forge)
+def test_a_comment_that_is_too_long_is_refused(forge: Forge) -> None:
     huge = comment(forge, f"/playbook continue: {'😀' * 60_000}")
     assert (huge.ok, huge.ran) == (False, ["Read"])
-    long = comment(forge, f"/playbook continue: {'x' * 60_000}")
-    assert long.ok, long.said
-    assert gates(forge)[0]["resolution"] == "continue"
-    assert len(forge.comments[-1]) < 60_000
-
-
-def test_what_an_agent_said_is_shown_literally(forge: Forge) -> None:
-    words = "```\\n# A heading\\r/playbook continue\\n@everyone <img src=x>"
-    (forge.folder / "script.yaml").write_text(f'steps: {{qa-plan: {{say: "{words}"}}}}\n')
-    begin(forge)
-    assert comment(forge, "/playbook continue").ok
-    said = forge.comments[-1]
-    assert "@everyone <img" in said
-    assert not re.search(r"(?m)^ {0,3}(?:```|# |/playbook|@everyone)", said.replace("\r", "\n"))
 
 
 def test_a_run_that_is_repeated_asks_again_and_answers_nothing(forge: Forge) -> None:
@@ -272,9 +217,3 @@ def test_a_run_that_is_repeated_asks_again_and_answers_nothing(forge: Forge) -> 
     assert (again.ok, again.outputs["code"]) == (True, "4"), again.said
     assert "Answer" not in again.ran
     assert "/playbook qa-plan#1?1 continue\n" in forge.comments[-1]
-
-
-def test_a_branch_without_a_pull_request_asks_in_the_summary_alone(forge: Forge) -> None:
-    (forge.tools / "gh.says").write_text("none")
-    assert "/playbook qa-plan#1?1 continue\n" in begin(forge).summary
-    assert forge.comments == []

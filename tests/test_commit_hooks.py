@@ -93,15 +93,6 @@ def test_files_that_a_hook_generates_are_in_the_index(project: Project) -> None:
     assert project.git("show", "HEAD:staged.txt.md") == "three"
 
 
-def test_a_file_that_a_hook_takes_out_is_what_it_was(project: Project) -> None:
-    changes_and_commits(project)
-    project.write("also.txt", "also\n")
-    hook(project, "pre-commit", "git rm -q --cached --ignore-unmatch also.txt")
-    assert project.playbook("run", "c").code == 0
-    assert staged(project) == ["staged.txt.md"]
-    assert project.git("ls-files", "--others") == "also.txt"
-
-
 def test_a_hook_that_refuses_leaves_the_index_alone(project: Project) -> None:
     changes_and_commits(project)
     hook(project, "pre-commit", f"{FORMAT}\nexit 1")
@@ -110,7 +101,9 @@ def test_a_hook_that_refuses_leaves_the_index_alone(project: Project) -> None:
     assert "?? new.txt" in project.git("status", "--porcelain").splitlines()
 
 
-@pytest.mark.parametrize("at", ["pre-commit", "post-commit"])
+@pytest.mark.parametrize(
+    "at", ["pre-commit", pytest.param("post-commit", marks=pytest.mark.thorough)]
+)
 def test_after_a_kill_the_next_commit_brings_the_index_in_order(project: Project, at: str) -> None:
     changes_and_commits(project)
     hook(project, "pre-commit", FORMAT)
@@ -149,6 +142,7 @@ def until_gone(project: Project) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.thorough
 def test_a_formatter_of_the_real_pre_commit_leaves_nothing_staged(
     project: Project, tmp_path: Path
 ) -> None:

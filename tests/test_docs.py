@@ -217,47 +217,6 @@ def test_every_target_that_is_named_can_be_made(document: str) -> None:
 # ── the mechanism itself ────────────────────────────────────────────────────────────────────
 
 
-def test_output_that_differs_only_in_times_and_ids_is_alike() -> None:
-    shown = "2026-02-19T10:20:26Z 20260219-a7k plan#1 done 725.8s auto\n"
-    printed = "2031-01-02T00:00:00Z 20310102-zzz plan#1 done   0.4s auto\n"
-    assert alike(shown, printed)
-    assert alike("failed, after 9.9 s, at last\n", "failed, after 12 min 6 s, at last\n")
-
-
-def test_output_that_differs_in_a_word_is_not_alike() -> None:
-    assert not alike("plan#1 done 725.8s auto\n", "plan#1 failed 725.8s auto\n")
-    assert not alike("one\n", "one\ntwo\n")
-    assert not alike("one\ntwo\n", "one\n")
-
-
-def test_an_ellipsis_on_a_line_of_its_own_stands_for_any_lines() -> None:
-    assert alike("first\n…\nlast\n", "first\nsecond\nthird\nlast\n")
-    assert alike("first\n…\n", "first\nsecond\n")
-    assert alike("first\n…\nlast\n", "first\nlast\n")
-    assert not alike("first\n…\nlast\n", "first\nsecond\n")
-
-
-def test_an_ellipsis_within_a_line_stands_for_the_rest_of_it() -> None:
-    assert alike("begins … ends\n", "begins anyhow and ends\n")
-    assert not alike("begins … ends\n", "begins\nand ends\n")
-
-
-def test_no_output_is_alike_only_to_no_output() -> None:
-    assert alike("", "")
-    assert not alike("", "something\n")
-
-
-def test_a_console_block_is_a_list_of_commands_with_their_output() -> None:
-    transcript = "$ echo a\na\n\n$ echo b \\\n>   c\nb c\n"
-    assert list(prompts(transcript)) == [("echo a", "a\n\n"), ("echo b \\\n  c", "b c\n")]
-
-
-def test_a_fence_says_what_is_done_with_it() -> None:
-    (block,) = blocks("Text.\n\n```yaml playbook file=a/b.yaml\nname: x\n```\n")
-    assert (block.language, block.kind, block.file) == ("yaml", "playbook", "a/b.yaml")
-    assert (block.text, block.line) == ("name: x\n", 3)
-
-
 def test_each_decision_stands_once_in_the_index_with_its_title() -> None:
     folder = REPOSITORY / "docs/decisions"
     titles = {

@@ -248,20 +248,6 @@ def can_begin(project: Project) -> bool:
     return project.playbook("run", "auto-change", CHANGE, "--dry-run").code == 0
 
 
-def test_without_tests_init_says_what_is_left_out_and_how_to_add_it(
-    folder: Path, home: Path, forge: Forge
-) -> None:
-    project = begun(folder / "greet", home, {"README.md": "# Greet\n"})
-    shown = init(project, screen="init-without-tests")
-    assert "Add `test:" not in shown
-    assert not can_begin(project)
-    for path, text in MAKE.files.items():
-        project.write(path, text)
-    assert NEXT in init(project, "--check", "make test")
-    project.commit("Test, and set up playbooks")
-    assert can_begin(project)
-
-
 def test_a_command_that_does_not_run_is_not_proposed_and_another_one_mends_it(
     folder: Path, home: Path, forge: Forge
 ) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,12 +84,6 @@ CHANGES = (
     Lie("breaks a test", "change", {"CODE": "WRONG"}, "proved=test: exit 1 in "),
     Lie("does nothing", "change", {}, "changes_made=**: nothing in ** has changed"),
     Lie(
-        "edits a file outside the bounds",
-        "change",
-        {"CODE": "RIGHT", "README.md": "Ours now.\n"},
-        "changes_within=src/**: 1 file changed outside src/**: README.md",
-    ),
-    Lie(
         "makes the test agree with broken code",
         "change",
         {"CODE": "WRONG", "TEST": ""},
@@ -111,7 +106,6 @@ FEATURES = (
         "implement has changed tests, or what they rest on: proved: test",
     ),
     Lie("does nothing", "implement", {}, "tasks_done: "),
-    Lie("builds it without its tasks", "implement", {"CODE": "RIGHT"}, "1 of 1 task not done"),
 )
 
 
@@ -132,7 +126,10 @@ def built(root: Path, home: Path, language: Language) -> Project:
     return project
 
 
-@pytest.fixture(params=[PYTHON, NODE], ids=lambda language: language.name)
+@pytest.fixture(
+    params=[PYTHON, pytest.param(NODE, marks=pytest.mark.thorough)],
+    ids=lambda language: language.name,
+)
 def language(request: pytest.FixtureRequest) -> Language:
     found: Language = request.param
     return found
@@ -158,15 +155,9 @@ def script(project: Project, language: Language, lie: Lie | None = None) -> str:
     lines = ["steps:"]
     for step, writes in steps.items():
         named = {words.get(path, path): texts.get(text, text) for path, text in writes.items()}
-        pairs = ", ".join(f"{_quoted(path)}: {_quoted(text)}" for path, text in named.items())
+        pairs = ", ".join(f"{json.dumps(path)}: {json.dumps(text)}" for path, text in named.items())
         lines.append(f"  {step}: {{say: done and all tests pass, write: {{{pairs}}}}}")
     return project.script("\n".join(lines) + "\n")
-
-
-def _quoted(text: str) -> str:
-    import json
-
-    return json.dumps(text)
 
 
 def change(project: Project, agent: str) -> Result:

@@ -7,8 +7,6 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from animation import Frame, draw
-from screen import Cell, Screen, Style
 
 from playbook_supervisor.project.playbooks.schema import read_playbook
 
@@ -64,46 +62,3 @@ def test_the_recording_loads_and_runs_nothing(
 def test_the_readme_shows_the_recording() -> None:
     assert "](docs/demo.svg)" in (REPOSITORY / "README.md").read_text("utf-8")
     assert "tools/record_demo.py docs/demo.svg" in (REPOSITORY / "Makefile").read_text("utf-8")
-
-
-def test_a_screen_shows_what_a_terminal_would() -> None:
-    screen = Screen(10, 3)
-    screen.feed("one\r\n\x1b[1;3")
-    screen.feed("3mtwo\x1b[0m\a\x1b]9;notice\a\x1b[?2026h")
-    assert screen.text == ["one", "two"]
-    assert screen.rows[1][0] == Cell("t", Style("yellow", bold=True))
-    screen.feed("\r\x1b[1Ax\x1b[K\nabc\b\x1b[J\x1b[2;7;96md\x1b[99m")
-    assert screen.text == ["x", "tabd"]
-    assert screen.rows[1][3].style == Style("cyan", dim=True, reverse=True)
-    screen.feed("\n\n\r\x1b=over the margin")
-    assert ["".join(cell.character for cell in row).rstrip() for row in screen.scrolled] == [
-        "x",
-        "tabd",
-    ]
-    assert screen.text == ["", "over the m", "argin"]
-    with pytest.raises(ValueError, match="does not know"):
-        screen.feed("\x1b[5S")
-
-
-def test_a_screen_that_becomes_narrower_breaks_its_lines() -> None:
-    screen = Screen(8, 4)
-    screen.feed("abcdefgh\r\nxy\r\n")
-    screen.resize(5)
-    assert screen.text == ["abcde", "fgh", "xy"]
-    assert (screen.x, screen.y) == (0, 3)
-
-
-def test_a_constant_line_is_drawn_once_and_hostile_text_stays_text() -> None:
-    screen, frames = Screen(30, 2), []
-    for second, text in enumerate(("\x1b[7m<script>&\x1b[0m\r\n", "\x1b[1;2mtwo\x1b[0m", "!")):
-        screen.feed(text)
-        frames.append(Frame.of(screen, float(second)))
-    svg = draw(frames, title="a & b", told="<told>", still=1, hold=2.0)
-    picture = ET.fromstring(svg)  # noqa: S314 - made above
-    assert svg.count("&lt;script&gt;&amp;") == 1
-    assert "animation:roll 4.00s" in svg
-    assert picture.findtext(f"{SVG}title") == "a & b"
-    strip = picture.find(f".//{SVG}g[@class='strip']")
-    assert strip is not None
-    assert strip.get("transform") == f"translate(-{int(picture.get('width', ''))})"
-    assert len(strip) == 3

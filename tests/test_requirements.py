@@ -56,20 +56,6 @@ def test_a_requirement_is_proved_by_tests_whose_docstrings_name_it(tests: Path) 
     assert "| `4` | Four | Measured by `make bench` |" in page
 
 
-def test_the_page_counts_them(tests: Path) -> None:
-    page = requirements.page(GROUPS, requirements.mentions(GROUPS, tests))
-    assert "| requirements | 9 |" in page
-    assert "| with a test | 4 |" in page
-    assert "| met in another way | 2 |" in page
-    assert "| planned | 2 |" in page
-
-
-def test_a_docstring_that_names_no_requirement_is_an_error(tests: Path) -> None:
-    (tests / "test_two.py").write_text('"""kai FR99."""\n')
-    with pytest.raises(ValueError, match=r"tests/test_two\.py: `kai FR99` is no requirement"):
-        requirements.mentions(GROUPS, tests)
-
-
 def test_a_row_without_a_test_and_a_page_that_is_out_of_date_are_faults(
     tests: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -44,6 +44,22 @@ class Problem(Record):
         return self.position[1]
 
 
+class Finding(Record):
+    """A problem of the value at `path`, or of its `key`, in whatever document has it."""
+
+    path: Path
+    message: str
+    guidance: str
+    code: str = "PB-CHECK-RULE"
+    key: bool = False
+    severity: Severity = "error"
+
+    def within(self, document: Document) -> Problem:
+        """The problem at its place in this document."""
+        said = (self.code, self.message, self.guidance)
+        return problem_at(document, self.path, *said, key=self.key, severity=self.severity)
+
+
 class FileReport(Record):
     """One file and its problems, by place."""
 

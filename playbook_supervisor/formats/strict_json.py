@@ -55,8 +55,6 @@ def _quoted(value: Any) -> str:
 
 
 class _JsonReader:
-    """Reads the tokens without recursion, and counts every line break once."""
-
     def __init__(self, text: str, source: str, max_values: int) -> None:
         self._text, self._source, self._at = text, source, 0
         self._line, self._line_start, self._counted = 1, 0, 0

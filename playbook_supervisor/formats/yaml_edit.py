@@ -206,7 +206,6 @@ def _span_end(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _last(node: Node) -> Node:
-    """The innermost value that ends where this one does."""
     while _is_block(node):
         member = node.value[-1]
         node = member[1] if isinstance(member, tuple) else member

@@ -110,7 +110,6 @@ def _item(start: str, value: Data, margin: str) -> Iterator[str]:
 
 
 def _fits_a_block(text: str) -> bool:
-    """True if a block shows the text as it is, to people and to every reader."""
     lines = text.removesuffix("\n").split("\n")
     return (
         len(lines) > 1

@@ -204,11 +204,6 @@ def _skills(folder: str, *, deep: bool) -> Iterator[tuple[str, str]]:
                 yield from _skills(place, deep=False)
 
 
-def _in_folder(folder: Path) -> Iterator[tuple[str, str]]:
-    for form in ("skills/N/SKILL.md", "commands/N.md"):
-        yield from _files(f"{folder}/{form}")
-
-
 def _in_plugins(folder: Path) -> Iterator[tuple[str, str]]:
     """The commands of plugins, as `plugin:name`. The search is limited in depth and folders."""
     for count, (place, folders, _) in enumerate(os.walk(folder)):
@@ -216,8 +211,9 @@ def _in_plugins(folder: Path) -> Iterator[tuple[str, str]]:
         depth = len(here.relative_to(folder).parts)
         if "commands" in folders or "skills" in folders:
             plugin = _plugin_name(here)
-            for name, file in _in_folder(here):
-                yield f"{plugin}:{name}", file
+            for form in ("skills/N/SKILL.md", "commands/N.md"):
+                for name, file in _files(f"{here}/{form}"):
+                    yield f"{plugin}:{name}", file
             folders.clear()
         if depth >= _PLUGIN_DEPTH or count >= _PLUGIN_FOLDERS:
             folders.clear()

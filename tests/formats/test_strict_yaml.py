@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -49,21 +48,6 @@ def value_of(text: str) -> object:
 # ── what is read ────────────────────────────────────────────────────────────────────────────
 
 
-def test_mappings_sequences_and_scalars_become_plain_data(parser: str) -> None:
-    document = read('a: b\nlist:\n  - 1\n  - "two"\n  - {x: y}\nnone:\n')
-    assert document.data == {"a": "b", "list": ["1", "two", {"x": "y"}], "none": ""}
-
-
-@pytest.mark.parametrize(
-    "text", ["013", "no", "on", "1:30", "2026-02-19", "1234e567", "1.0", "null", "0x1F", "~", "<"]
-)
-def test_an_unquoted_scalar_stays_what_the_author_typed(text: str, parser: str) -> None:
-    data = read(f"key: {text}\n").data
-    assert data == {"key": text}
-    assert isinstance(data, dict)
-    assert isinstance(data["key"], Plain)
-
-
 def test_a_quoted_scalar_is_only_text(parser: str) -> None:
     data = read("a: \"true\"\nb: 'null'\nc: |\n  12\nd: >-\n  x\n  y\n").data
     assert data == {"a": "true", "b": "null", "c": "12\n", "d": "x y"}
@@ -75,31 +59,20 @@ def test_a_quoted_scalar_is_only_text(parser: str) -> None:
     ("text", "meaning"),
     [
         ("", None),
-        ("~", None),
         ("null", None),
-        ("NULL", None),
         ("nUll", "nUll"),
         ("true", True),
-        ("FALSE", False),
         ("yes", "yes"),
-        ("off", "off"),
         ("12", 12),
-        ("-7", -7),
-        ("+0", 0),
         ("013", "013"),
         ("0o17", 15),
         ("0xfF", 255),
-        ("0b1", "0b1"),
         ("1_000", "1_000"),
         ("1:30", "1:30"),
-        ("1.5", 1.5),
         ("-.5e1", -5.0),
-        ("1e3", 1000.0),
         ("01.5", "01.5"),
-        ("1234e567", "1234e567"),
         ("-1e999", "-1e999"),
         (".inf", ".inf"),
-        ("2026-02-19", "2026-02-19"),
         ("９", "９"),
         ("1" * 5000, "1" * 5000),
     ],
@@ -136,10 +109,6 @@ def test_text_similar_to_a_refused_construct_is_read(parser: str) -> None:
     }
 
 
-def test_a_document_may_be_marked_at_both_ends(parser: str) -> None:
-    assert read("# first\n---\na: b\n...\n").data == {"a": "b"}
-
-
 # ── places ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -168,55 +137,38 @@ def test_a_missing_value_has_the_position_of_its_nearest_ancestor(parser: str) -
 
 HOSTILE = [
     ("a: &anchor b\n", 1, 4, "anchors"),
-    ("- &anchor [b]\n", 1, 3, "anchors"),
     ("a: *alias\n", 1, 4, "anchors"),
     ("*alias : b\n", 1, 1, "anchors"),
     ("a: !!python/object/apply:os.system [x]\n", 1, 4, "tags"),
-    ("a: !!str b\n", 1, 4, "tags"),
     ("a: ! b\n", 1, 4, "tags"),
-    ("!!map {}\n", 1, 1, "tags"),
     ("%YAML 1.1\n---\na: b\n", 1, 1, "directives"),
-    ("# c\n%TAG ! tag:x,2000:\n---\na: b\n", 2, 1, "directives"),
     ("%FOO bar\n---\na: b\n", 1, 1, "directives"),
     ("base:\n  <<: {a: 1}\n", 2, 3, "merge keys"),
-    ("? [a, b]\n: c\n", 1, 3, "a key is"),
-    ("? {a: b}\n: c\n", 1, 3, "a key is"),
     ("? |\n  a\n: c\n", 1, 3, "a key is"),
     ("{[a]: b}\n", 1, 2, "a key is"),
     ('a: "\\0"\n', 1, 4, "NUL"),
     ("a: b\0c\n", 1, 5, "U+0000"),
     ("a: \x1b[31m\n", 1, 4, "U+001B"),
     ("a: b\u2028c: d\n", 1, 5, "U+2028"),
-    ("a: b\n\x85c: d\n", 2, 1, "U+0085"),
-    ("a: \ufeffb\n", 1, 4, "U+FEFF"),
     ("[" * (MAX_DEPTH + 1), 1, MAX_DEPTH + 1, "nested deeper"),
     ("- " * (MAX_DEPTH + 1) + "x", 1, 2 * MAX_DEPTH + 1, "nested deeper"),
 ]
 
 FAULTY = [
     ("a: 1\nb: 2\na: 3\n", 3, 1, "`a` appears for the second time (first on line 1)"),
-    ('x: {a: 1, "a": 2}\n', 1, 11, "second time"),
     ("a: b\n---\nc: d\n", 2, 1, "second document"),
     ("a:\n\tb: c\n", 2, 1, "tab"),
     ("-\ta: b\n", 1, 2, "tab"),
-    ("a: |\n\tb\n", 2, 1, "tab"),
-    ("a: b\n\tc\n", 2, 1, "tab"),
     ("? \n: b\n", 1, 2, "without a key"),
     ("key: value\nother\n", 2, 1, "neither `key: value`"),
     ("a: 1\n<<<<<<< HEAD\nb: 2\n=======\nb: 3\n>>>>>>> x\n", 2, 1, "git has left a conflict"),
-    ("a: 1\n<<<<<<< HEAD\nb: 2\n", 2, 1, "neither `key: value`"),
     ("a: b: c\n", 1, 5, "one `:` too many"),
-    ("a: 1\n  b: 2\n", 2, 4, "one `:` too many"),
     ("a: 'x\n", 1, 4, "never closed"),
     ("a: @x\n", 1, 4, "cannot begin with `@`"),
-    ("a: `x`\n", 1, 4, "cannot begin with ```"),
-    ("a: %x\n", 1, 4, "cannot begin with `%`"),
     ("a: *\n", 1, 4, "cannot begin with `*`"),
-    ("a: &\n", 1, 4, "cannot begin with `&`"),
     ("a: !<\n", 1, 4, "cannot begin with `!`"),
     ("a: >x\n b\n", 1, 5, "after `|` or `>`"),
     ("{a: b\n", 1, 1, "bracket is not closed"),
-    ("a: [b\nc: d\n", 1, 4, "bracket is not closed"),
     ("a: [b]]\n", 1, 7, "does not fit the list or mapping"),
     ("a: 'b' c\n", 1, 8, "does not fit the list or mapping"),
     ("a: b\n... c\n", 2, 5, "after the end of the document"),
@@ -242,10 +194,6 @@ def test_invalid_yaml_is_explained_at_the_place_to_correct(
     assert message in error.message
 
 
-def test_a_tab_that_a_lenient_parser_accepts_is_refused(parser: str) -> None:
-    assert "tab" in refused("a: [\n\tb]\n").message
-
-
 @pytest.mark.parametrize("escape", [r"\q", r"\x1", r"\ud800", r"\U00110000", r"\UFFFFFFFF"])
 def test_an_unknown_escape_is_refused(escape: str, parser: str) -> None:
     assert refused(f'a: "{escape}"\n').where.startswith("f.yaml:1:")
@@ -254,15 +202,6 @@ def test_an_unknown_escape_is_refused(escape: str, parser: str) -> None:
 def test_a_document_marker_within_quotes_is_refused(parser: str) -> None:
     error = refused('a: "b\n---\nc"\n')
     assert "within quotes" in error.message
-
-
-def test_a_version_of_five_thousand_digits_is_no_traceback(parser: str) -> None:
-    assert refused(f"%YAML {'1' * 5000}.1\n---\na\n").code.startswith("PB-CHECK-")
-
-
-def test_an_unknown_parser_error_is_passed_on() -> None:
-    error = refused("%TAG ! tag:x,2000:\n%TAG ! tag:x,2000:\n---\na\n")
-    assert error.message
 
 
 @pytest.mark.parametrize(
@@ -299,11 +238,6 @@ def test_the_deepest_nesting_allowed_is_read(parser: str) -> None:
         assert isinstance(read(text).data, list)
 
 
-def test_a_giant_key_is_not_repeated_in_the_message() -> None:
-    key = "k" * 1000
-    assert len(refused(f'{{"{key}": 1, "{key}": 2}}', "f.json").message) < 200
-
-
 # ── JSON ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -319,32 +253,18 @@ def test_json_is_read_into_the_same_documents() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("null", ""), ("[]", []), (' "x" ', "x"), ("\t{}\n", {})]
-)
-def test_json_of_one_value_is_a_document(text: str, value: object) -> None:
-    assert read(text, "f.json").data == value
-
-
-@pytest.mark.parametrize(
     ("text", "where", "message"),
     [
         ('{"a": 1, "a": 2}', "1:10", "second time"),
         ("", "1:1", "missing"),
-        ("nul", "1:1", "missing"),
-        ("[1,]", "1:4", "missing"),
         ('["a" "b"]', "1:6", "`,` or the closing `]`"),
-        ("[1}", "1:3", "closing `]`"),
         ('{"a" 1}', "1:6", "`:`"),
         ('{"a": 1\n  "b": 2}', "2:3", "closing `}`"),
         ("{a: 1}", "1:2", "double quotes"),
-        ("{1: 2}", "1:2", "double quotes"),
-        ("{\n", "2:1", "double quotes"),
         ('"x', "1:1", "not well formed"),
         ('["a\tb"]', "1:4", "not well formed"),
         ("[NaN]", "1:2", "`NaN` is not a number"),
-        ("[-Infinity]", "1:2", "`-Infinity` is not a number"),
         ("01", "1:2", "after the end"),
-        ("{} {}", "1:4", "after the end"),
         (
             '{\n<<<<<<< HEAD\n"a": 1\n=======\n"a": 2\n>>>>>>> x\n}',
             "2:1",
@@ -352,7 +272,6 @@ def test_json_of_one_value_is_a_document(text: str, value: object) -> None:
         ),
         ('["\\ud800"]', "1:2", "surrogate"),
         ('["\\u0000"]', "1:2", "NUL"),
-        ("[" * 100_000, f"1:{MAX_DEPTH + 1}", "nested deeper"),
         ('{"a":' * 100_000, f"1:{5 * MAX_DEPTH + 1}", "nested deeper"),
     ],
 )
@@ -387,35 +306,6 @@ def test_any_bytes_are_a_document_or_a_check_error(
             assert int(col) >= 1
         else:
             assert document.position(()) >= (1, 1)
-
-
-JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(alphabet=st.characters(min_codepoint=1)),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(st.from_regex(r"[^\0\n\ud800-\udfff]{0,5}", fullmatch=True), inner)
-    ),
-    max_leaves=12,
-)
-
-
-def as_read(value: object) -> object:
-    """What a JSON value is in a document: scalars as text."""
-    if isinstance(value, dict):
-        return {key: as_read(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [as_read(each) for each in value]
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-@given(JSON_VALUES)
-def test_what_json_writes_is_read_back(value: object) -> None:
-    text = json.dumps(value, indent=1)  # escapes all that is not ASCII
-    if "\\u0000" in text:
-        return
-    assert read(text, "f.json").data == as_read(value)
 
 
 MEASURE = """

@@ -80,10 +80,8 @@ def test_which_child_it_is_stands_in_the_file(command: str, message: str) -> Non
     [
         ("args", "a", "under `with`"),
         ("model", "opus", "into the steps of that playbook"),
-        ("tools", "[Read]", "into the steps of that playbook"),
         ("cwd", "src", "at the top of the repository"),
         ("output", "json", "`session`, `status` and `output`"),
-        ("timeout_seconds", "3", "`limits` of that playbook"),
         ("max_cost_usd", "3", "`limits` of that playbook"),
     ],
 )

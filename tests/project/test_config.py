@@ -115,11 +115,6 @@ def test_an_empty_file_leaves_the_defaults(tmp_path: Path, nothing: str) -> None
     assert settings(tmp_path, nothing) == Config()
 
 
-def test_if_playbooks_is_not_a_folder_the_defaults_apply(tmp_path: Path) -> None:
-    (tmp_path / ".playbooks").write_text("")
-    assert load(tmp_path) == Config()
-
-
 def test_settings_in_a_yml_file_are_refused(tmp_path: Path) -> None:
     """Playbooks and policies may end in `.yml`."""
     misnamed = tmp_path / ".playbooks/config.yml"
@@ -214,18 +209,6 @@ def test_notices_go_to_urls(tmp_path: Path, urls: list[str]) -> None:
     assert schema_allows("config", text)
 
 
-def test_a_program_may_be_given_urls(tmp_path: Path) -> None:
-    text = 'notify: [curl, -d, "@-", "https://push.example/{{topic}}"]\n'
-    assert not settings(tmp_path, text).notifies_by_url
-    assert schema_allows("config", text)
-
-
-def test_by_default_no_one_is_notified_or_reminded(tmp_path: Path) -> None:
-    config = load(tmp_path)
-    assert (config.notify, config.notifies_by_url, config.remind_after) == ((), False, 0)
-    assert config.inbox == Inbox(resume=False, url="")
-
-
 @pytest.mark.parametrize(
     "url",
     ["http://localhost:8080", "https://inbox.example.org", "http://10.0.0.1", "http://[::1]:80"],
@@ -236,25 +219,14 @@ def test_the_inbox_has_an_address(tmp_path: Path, url: str) -> None:
     assert schema_allows("config", text)
 
 
-def test_text_is_read_as_typed(tmp_path: Path) -> None:
-    config = settings(tmp_path, "notify: [echo, 013, no, 1:30]\nagent: 007\n")
-    assert config.notify == ("echo", "013", "no", "1:30")
-    assert config.agent == "007"
-
-
 NO_ADDRESS = "Write `postgresql://USER@HOST/DATABASE`, or `sqlite:///FILE` with an absolute path."
 A_PASSWORD = "Remove it: set PLAYBOOK_FLEET where the fleet is used, or use ~/.pgpass."
 FAULTY = [
     ("agnet: x", "1:1: agnet: unknown key. Did you mean `agent`?"),
-    ("artifacts:\n  spec: x", "2:3: artifacts.spec: unknown key. Did you mean `specs`?"),
     ("deny:\n  shell: []", "2:3: deny.shell: unknown key. Known keys: cli, http, mcp."),
     ("- a", "1:1: must be a mapping of keys to values"),
-    ("agents: codex", "1:9: agents: must be a mapping of keys to values"),
-    ("agent: [x]", "1:8: agent: must be a string"),
     ("agent:", "1:7: agent: is empty. Give it a value, or remove the key."),
-    ('agent: " "', "1:8: agent: is empty. Give it a value, or remove the key."),
     (r'agent: "a\x07"', "1:8: agent: must be one line without control characters"),
-    ("notify: notify-send x", "1:9: notify: must be a list of strings (`[]` for none)"),
     ("notify:\n  - echo\n  - [x]", "3:5: notify: must be a string"),
     (
         "notify:\n  - ntfy://push.example/topic\n  - notify-send",
@@ -274,35 +246,11 @@ FAULTY = [
         for wrong in ("0", '"60"', "often")
     ),
     ("inbox: {adress: x}", "1:9: inbox.adress: unknown key. Known keys: resume, url."),
-    ("inbox: {resume: yes}", "1:17: inbox.resume: must be true or false, without quotes"),
-    *(
-        (
-            f'inbox: {{url: "{wrong}"}}',
-            "1:14: inbox.url: must be `https://HOST` or `http://HOST`, with `:PORT` if needed, "
-            "and nothing else",
-        )
-        for wrong in (
-            "inbox.example.org",
-            "ftp://inbox.example.org",
-            "https://",
-            "https://inbox.example.org/",
-            "https://inbox.example.org/mine",
-            "https://inbox.example.org?a=b",
-            "https://inbox.example.org#a",
-            "https://ada@inbox.example.org",
-            "https://ada:pw@inbox.example.org",
-            "https://inbox.example.org:port",
-            "javascript:alert(1)",
-        )
-    ),
-    ("allow: {cli: }", "1:14: allow.cli: must be a list of strings (`[]` for none)"),
     ("push_sessions: yes", "1:16: push_sessions: must be true or false, without quotes"),
-    ('push_sessions: "true"', "1:16: push_sessions: must be true or false, without quotes"),
     (
         "commit_sessions: publsh",
         "1:18: commit_sessions: must be one of publish, step, never. Did you mean `publish`?",
     ),
-    ("commit_sessions: 1", "1:18: commit_sessions: must be one of publish, step, never"),
     (
         "agents: {claude: {permission_mode: bypassPermissions}}",
         "1:36: agents.claude.permission_mode: must be one of acceptEdits, default, plan, auto, "
@@ -318,38 +266,20 @@ FAULTY = [
         "1:28: agents.mine.acp: cannot stand beside `exec`",
     ),
     (
-        "agents: {mine: {exec: [x], mode: y}}",
-        "1:28: agents.mine.mode: has no effect on a program that reads a prompt",
-    ),
-    (
         "agents: {codex: {exec: []}}",
         "1:24: agents.codex.exec: is missing: a list, the program first, then its arguments",
-    ),
-    (
-        "agents: {Big One: {exec: [x]}}",
-        "1:10: agents.Big One: is not an agent name: lowercase letters, digits, - and _",
     ),
     (
         "agents: {script: {exec: [x]}}",
         "1:10: agents.script: `script` is a built-in agent; choose another name",
     ),
-    ("secrets: {A-B: [x]}", "1:11: secrets.A-B: is not a handle: letters, digits and _"),
     (
         "secrets: {A: []}",
         "1:14: secrets.A: is missing: a list, the program first, then its arguments",
     ),
-    ("checks: [test]", "1:9: checks: must be a mapping of keys to values"),
     (
         "checks: {test: {}}",
         "1:16: checks.test.run: is missing: a list, the program first, then its arguments",
-    ),
-    (
-        "checks: {Test: {run: [x]}}",
-        "1:10: checks.Test: is not a name of a check: lowercase letters, digits, - and _",
-    ),
-    (
-        "checks: {test: {run: [x], timeout: 1}}",
-        "1:27: checks.test.timeout: unknown key. Did you mean `timeout_seconds`?",
     ),
     *(
         (
@@ -359,42 +289,23 @@ FAULTY = [
         )
         for wrong in ("0", "-1", '"60"', "true", "soon", "[1]")
     ),
-    *(
-        (
-            f"checks: {{test: {{run: [x], tries: {wrong}}}}}",
-            "1:34: checks.test.tries: must be a whole number above 0, without quotes",
-        )
-        for wrong in ("0", "1.5", "many")
-    ),
-    ("checks: {test: {run: [x], tries: 4}}", "1:34: checks.test.tries: must be at most 3"),
     (
         "checks: {test: {run: [x], also_here: true}}",
         "1:38: checks.test.also_here: needs `room: clean`",
     ),
     (
-        "checks: {test: {run: [x], also_here: maybe}}",
-        "1:38: checks.test.also_here: must be true or false, without quotes",
-    ),
-    (
         "checks: {test: {run: [x], env: {A-B: x}}}",
         "1:33: checks.test.env.A-B: is not an environment variable: letters, digits and _",
     ),
-    ("checks: {test: {run: [x], env: {A: [x]}}}", "1:36: checks.test.env.A: must be a string"),
     (
         "worktrees: ../trees",
         "1:12: worktrees: must contain `{session}`, may contain `{repo}`, and no other braces",
     ),
-    (
-        "worktrees: ../{session}-{user}",
-        "1:12: worktrees: must contain `{session}`, may contain `{repo}`, and no other braces",
-    ),
     ("artifacts: {specs: /etc}", "1:20: artifacts.specs: must be a folder inside the repository"),
-    ("artifacts: {qa: a/../..}", "1:17: artifacts.qa: must be a folder inside the repository"),
     (
         "fleet: mysql://db.example.org/fleet",
         f"1:8: fleet: is no address of a database. {NO_ADDRESS}",
     ),
-    ("fleet: fleet.sqlite", f"1:8: fleet: is no address of a database. {NO_ADDRESS}"),
     (
         "fleet: postgresql://me:dummy@db.example.org/fleet",
         f"1:8: fleet: must have no password, for this file is committed. {A_PASSWORD}",
@@ -464,10 +375,6 @@ def test_all_problems_are_reported_in_the_order_of_the_file(tmp_path: Path) -> N
     assert caught.value.guidance == f"`playbook check {FILE}` lists them all."
 
 
-def test_the_number_of_problems_is_limited(tmp_path: Path) -> None:
-    assert len(faults(tmp_path, "".join(f"key{number}: x\n" for number in range(600)))) == 500
-
-
 def test_invalid_yaml_is_reported_by_the_reader(tmp_path: Path) -> None:
     with pytest.raises(CheckError) as caught:
         settings(tmp_path, "agent: a\nagent: b\n")
@@ -483,13 +390,6 @@ def test_a_file_linked_from_outside_the_repository_is_refused(tmp_path: Path) ->
     with pytest.raises(StorageError) as caught:
         load(root)
     assert caught.value.code == "PB-IO-ESCAPE"
-
-
-def test_a_folder_of_that_name_cannot_be_read(tmp_path: Path) -> None:
-    (tmp_path / FILE).mkdir(parents=True)
-    with pytest.raises(StorageError) as caught:
-        load(tmp_path)
-    assert caught.value.code == "PB-IO-READ"
 
 
 WORDS = st.sampled_from(

@@ -18,7 +18,7 @@ from playbook_supervisor.project.conditions.conditions import (
     verdicts,
 )
 from playbook_supervisor.project.conditions.probes import LARGEST
-from playbook_supervisor.project.conditions.tasks import Task, read_tasks
+from playbook_supervisor.project.conditions.tasks import read_tasks
 from playbook_supervisor.project.expressions.requirement import requirement
 from playbook_supervisor.project.settings.config import Config
 
@@ -68,12 +68,6 @@ def test_a_folder_and_a_large_file_exist_too(world: Workspace) -> None:
     assert said("file_exists=app.bin", world) == (HELD, "app.bin, 4,194,305 bytes")
     (world.root / "app.bin").chmod(0)
     assert said("file_exists=app.bin", world)[0] is HELD
-
-
-def test_a_file_needs_no_feature(world: Workspace) -> None:
-    nowhere = Workspace(world.root, "", "", Config())
-    put(world, "a.md", "one\n")
-    assert said("file_exists=a.md", nowhere)[0] is HELD
 
 
 @pytest.mark.parametrize(
@@ -130,11 +124,6 @@ def test_a_text_is_no_pattern(world: Workspace) -> None:
         assert said(f"file_contains=a.md '{text}'", world) == (NOT_HELD, evidence)
 
 
-def test_a_file_that_is_too_large_cannot_be_checked(world: Workspace) -> None:
-    put(world, "a.md", "x" * (LARGEST + 1))
-    assert said("file_contains=a.md x", world)[0] is ERROR
-
-
 # ── a verdict ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -160,17 +149,14 @@ def test_the_verdict_of_a_report_is_read(world: Workspace, path: str) -> None:
     [
         ("- [x] T001 a\n  * [X] T002 b\n1. [x] c\n", HELD, "3 tasks done"),
         ("- [x] T001\n- [ ] T002 **b**\n", NOT_HELD, "1 of 2 tasks not done: T002 **b** (line 2)"),
-        ("- [ ] a\n- [~] b\n- [] c\n", NOT_HELD, "3 of 3 tasks not done: a (lines 1, 2, 3)"),
         (
             "- [ ] a\n" * 10,
             NOT_HELD,
             "10 of 10 tasks not done: a (lines 1, 2, 3, 4, 5, 6, 7, 8, 2 more)",
         ),
         ("- [x] a\n```\n- [ ] an example\n```\n", HELD, "1 task done"),
-        ("- [x] a\n<!-- - [ ] a comment -->\n", HELD, "1 task done"),
         ("- [x] a\n- [x](link)\n## Notes\n- [ab] c\n", HELD, "1 task done"),
         ("# Tasks\n\nAll done!\n", NOT_HELD, "has no task: no `- [ ]`"),
-        ("```\n- [x] an example\n```\n", NOT_HELD, "has no task: no `- [ ]`"),
         ("- [ ] \x1b[2Jx\n", NOT_HELD, "1 of 1 task not done: x (line 1)"),
     ],
 )
@@ -195,66 +181,36 @@ def test_tasks_that_were_done_before_are_said_to_be(world: Workspace) -> None:
     assert said("tasks_done", world, since=since) == (HELD, evidence)
 
 
-def test_a_task_without_a_text_is_a_task() -> None:
-    tasks = (Task("", done=False, line=1), Task("", done=True, line=2))
-    assert read_tasks("- [ ]\n- [x]") == (tasks, "")
-
-
 @pytest.mark.parametrize(
     "line",
     [
         "-[ ] T002",
-        "- [  ] T002",
         "- [WIP] T002",
-        "- [in progress] T002",
         "- [] T002",
-        "- [~] T002",
-        "- [-] T002",
         "- [ x ] T002",
         "- [x]T002",
         "- [\u0445] T002, with a Cyrillic letter",
         "- [\u2713] T002",
         "- [ T002, never closed",
-        "- ( ) T002",
         "- \\[ \\] T002",
         "- [&nbsp;] T002",
         "- \u2610 T002",
-        "- \u2611 T002",
         "- \u2713 T002",
-        "- \u2717 T002",
-        "- \u274c T002",
-        "- \u2b1c T002",
         "\u2717 T002",
-        "\u2610 T002",
         "\u25a1 T002",
         "[ ] T002",
         "1. [ ] T002",
-        "2) [ ] T002",
-        "1.2. [ ] T002",
         "a. [ ] T002",
-        "* [ ] T002",
-        "+ [ ] T002",
-        "\u2022 [ ] T002",
         "      - [ ] T002",
         "- - [ ] T002",
-        "> - [ ] T002",
         "> > 1. [ ] T002",
-        "-\t[ ]\tT002",
-        "- [\t] T002",
-        "-\u00a0[\u3000] T002",
         "- \u200b[ ] T002",
         "- **[ ]** T002",
-        "- ~~[ ] T002~~",
         "- T002 [ ] first the number",
-        "- **T002**: [~] half",
         "- [x] T002 [ ] with a part",
-        "## T002 [ ]",
         "| [ ] | T002 |",
-        "| T002 | [ ] | [x] |",
         "| T002 | [WIP] |",
-        "| T002 | \u2610 |",
         "| T002 | \u274c |",
-        "T002 | [ ]",
         "\uff3b \uff3d T002",
         "- \u3010 \u3011 T002",
         '- <input type="checkbox"> T002',
@@ -274,25 +230,17 @@ def test_whatever_a_person_reads_as_a_box_is_a_task(line: str) -> None:
     "line",
     [
         "- [text](https://example.org)",
-        "- [x](https://example.org)",
         "- [the guide][x]",
-        "- [x][guide]",
         "[x]: https://example.org",
-        "- [guide]: https://example.org",
         "- [^1]: A note",
         "- [](#anchor)",
-        "A sentence [1], see [guide].",
         "[guide] is a sentence.",
-        "The box `[ ]` is open.",
         "Use `- [ ]` for a task.",
         "- Return `[]` or list[x], never arr[] or [].",
         "\u2705 All is well",
         "| spec | \u2705 |",
-        "| --- | :-: |",
-        "- - -",
         "---",
         "## Format: `[ID] [P?] [Story] Description`",
-        "## Notes\n\n- [P] tasks = different files\n- [Story] says which\n- **[P]**: parallel",
         "## Literature\n\n1. [1] A book",
     ],
 )
@@ -306,7 +254,6 @@ def test_links_footnotes_and_tags_are_no_tasks(line: str) -> None:
     ("text", "said"),
     [
         ("- [x] a\n\n```sh\nmake\n\n- [ ] b\n", "the code fence in line 3"),
-        ("- [x] a\n~~~\n```\n- [ ] b\n", "the code fence in line 2"),
         ("- [x] a\n<!-- later:\n- [ ] b\n", "the comment in line 2"),
         ("> - [x] a\n> ```\n> - [ ] b\n\nThe end.\n", "the code fence in line 2"),
     ],

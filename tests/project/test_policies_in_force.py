@@ -15,9 +15,8 @@ from support.scratch_project import FEATURE, Project
 from playbook_supervisor.commands.checking import checking
 from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import DriveOptions
-from playbook_supervisor.commands.views import queries
 from playbook_supervisor.drivers.observers import DriveResult, PromptAnswer
-from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError
+from playbook_supervisor.errors import CheckError, PolicyError
 from playbook_supervisor.kernel.vocabulary import Mode
 from playbook_supervisor.sessions.gate.gate_context import GateContext
 from playbook_supervisor.sessions.gate.gate_text import lines
@@ -75,21 +74,10 @@ class TestAnAnswer:
         assert person.told[0].endswith("; the gate stays open.")
         assert not person.hurried  # nothing has changed by a refusal
 
-    def test_at_the_prompt_of_a_named_person_counts(self, gated: Project) -> None:
-        sign(gated, "rita@release.example.org")
-        assert run(gated, Mode.MANUAL, Prompter("continue")).why == "completed"
-
     def test_is_not_given_by_autonomous_where_people_are_named(self, gated: Project) -> None:
         ending = run(gated, Mode.AUTONOMOUS)
         assert (ending.why, ending.exit_code) == ("waiting", 4)
         assert lines(ending.context)[0].startswith("answered by: ")
-
-    def test_is_given_by_autonomous_where_a_policy_only_asks_for_a_gate(
-        self, gated: Project
-    ) -> None:
-        text = "match: {playbook: gated}\nautonomy: gate_always\n"
-        gated.write(".playbooks/policies/release.yaml", text)
-        assert run(gated, Mode.AUTONOMOUS).why == "completed"
 
     def test_from_another_terminal_is_refused_with_its_code(self, gated: Project) -> None:
         run(gated, Mode.MANUAL)
@@ -133,16 +121,6 @@ postconditions:
         assert proved.startswith("command_succeeds=test: check test: exit 0 in ")
         assert within.startswith("changes_within=docs/**: 1 file, ")
         assert checked.runs == 1
-
-    def test_that_fails_leaves_the_step_failed(self, checked: Checked) -> None:
-        drive = DriveOptions(
-            agent=checked.project.script("steps: {publish: {write: {broken: 'yes'}}}"),
-            mode=Mode.AUTONOMOUS,
-        )
-        assert driving.run("gated", cwd=checked.project.root, drive=drive).why == "failed"
-        (entry,) = checked.project.journal()
-        assert "command_succeeds=test: check test: exit 1 in" in entry["error"]
-        assert "changes_within=docs/**: 1 file changed outside docs/**: broken" in entry["error"]
 
     def test_by_an_unknown_check_is_refused_with_the_place_in_the_policy(
         self, checked: Checked
@@ -189,24 +167,6 @@ class TestInsideClaudeCode:
         assert told is not None
         assert told.snapshot is not None
 
-    def test_in_the_middle_of_a_turn_it_does_not_change_the_turn(self, asked: Hooked) -> None:
-        assert asked.says("continue") is not None
-        assert asked.bound.turn == "supervised"
-
-    def test_an_answer_of_another_person_in_a_dialog_leaves_the_gate_open(
-        self, asked: Hooked
-    ) -> None:
-        put = asked.calls("AskUserQuestion")
-        assert put is not None
-        assert put.given is not None
-        answers = {"answers": {put.given["questions"][0]["question"]: "continue"}}
-        chosen = {"tool_use_id": "use of AskUserQuestion", "tool_response": answers}
-        reply = asked("PostToolUse", tool_name="AskUserQuestion", **chosen)
-        assert reply is not None
-        assert "[PB-POLICY-ANSWER]" in reply.note
-        assert asked.bound.refusals == 1
-        assert "resolution" not in asked.project.journal()[1]
-
 
 class TestABeginning:
     def test_may_not_skip_guarded_steps(self, project: Project) -> None:
@@ -244,11 +204,6 @@ class TestABeginning:
         kept = (gated.session / "policy.yaml").read_text()
         assert kept.endswith("schema: 1\ndemands: []\n")
 
-    def test_of_a_project_without_policies_keeps_none(self, project: Project) -> None:
-        drive = DriveOptions(agent=project.script(WORKS))
-        driving.run("auto-validate", ["013"], cwd=project.root, drive=drive)
-        assert not (project.session / "policy.yaml").exists()
-
     def test_of_the_originals_tools_also_follows_the_policies(self, gated: Project) -> None:
         gated.write(
             ".playbooks/sessions/20260219-a7k/session.yaml",
@@ -273,20 +228,6 @@ class TestWhatIsShown:
             {"policy": "release.yaml", "step": "publish", "answered_by": [RELEASE]}
         ]
 
-    def test_appears_on_the_page_and_in_the_picture(self, gated: Project) -> None:
-        gated.write(".playbooks/policies/release.yaml", f"{GUARD}postconditions: [pr_created]\n")
-        run(gated, Mode.MANUAL)
-        page = gated.playbook("show", "--html", "-").out
-        assert "<dd>release.yaml: <code>publish</code> also pr_created, answered by" in page
-        drawn = queries.graph(session=gated.session.name, cwd=gated.root)
-        (step,) = drawn.playbook.steps
-        assert step.postconditions == ("pr_created",)
-
-    def test_of_a_kept_policy_that_cannot_be_read_is_nothing(self, gated: Project) -> None:
-        run(gated, Mode.MANUAL)
-        (gated.session / "policy.yaml").write_text("[")
-        assert queries.show(gated.session.name, cwd=gated.root).effects == ()
-
 
 class TestCheck:
     def problems(self, project: Project, file: str) -> list[tuple[str, int, int, str]]:
@@ -309,11 +250,6 @@ class TestCheck:
         (problem,) = conforms("check", done.json)["files"][0]["problems"]
         assert problem["severity"] == "note"
 
-    def test_warns_of_policies_that_cannot_be_read(self, gated: Project) -> None:
-        gated.write(".playbooks/policies/release.yaml", "[")
-        found = self.problems(gated, ".playbooks/playbooks/gated.yaml")
-        assert found[0] == ("warning", 1, 1, "PB-CHECK-YAML")
-
     def test_reports_all_problems_of_a_policy(self, gated: Project) -> None:
         file = ".playbooks/policies/release.yaml"
         gated.write(file, "match: {stp: x}\nautonomy: skip\n")
@@ -332,22 +268,6 @@ class TestCheck:
             playbook.unlink()
         assert self.problems(gated, file) == []  # this cannot be known
 
-    def test_works_outside_of_a_project(self, tmp_path: Path) -> None:
-        for name in ("policies/x.yaml", "playbooks/gated.yaml", "config.yaml"):
-            file = tmp_path / ".playbooks" / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(
-                GATED if "gated" in name else GUARD if "policies" in name else "notify: [x]\n"
-            )
-            (checked,) = checking.check([str(file)])
-            assert checked.ok
-
-    def test_does_without_playbooks_that_cannot_be_listed(self, gated: Project) -> None:
-        folder = gated.root / ".playbooks/playbooks"
-        folder.rename(gated.root.parent / "elsewhere")
-        folder.symlink_to(gated.root.parent / "elsewhere")
-        assert self.problems(gated, ".playbooks/policies/release.yaml") == []
-
     def test_reports_all_problems_of_the_settings(self, gated: Project) -> None:
         """As text each on a line, where every other command has room for the first alone."""
         gated.write(".playbooks/config.yaml", "agnet: x\npush_sessions: maybe\n")
@@ -362,10 +282,3 @@ class TestCheck:
         assert self.problems(gated, ".playbooks/config.yaml")[0][3] == "PB-CHECK-YAML"
         gated.write(".playbooks/config.yaml", "agent: claude\n")
         assert self.problems(gated, ".playbooks/config.yaml") == []
-
-
-def test_the_error_of_settings_names_the_command_that_lists_all(gated: Project) -> None:
-    gated.write(".playbooks/config.yaml", "agnet: x\npush_sessions: maybe\n")
-    with pytest.raises(PlaybookError) as caught:
-        queries.probe(["spec_exists"], cwd=gated.root)
-    assert caught.value.guidance == "`playbook check .playbooks/config.yaml` lists them all."

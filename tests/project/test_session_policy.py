@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
-from support.stored_sessions import Scene, ask, failed, finish, playbook, step, unsynced, work
+from support.stored_sessions import Scene, ask, finish, playbook, unsynced, work
 
 from playbook_supervisor.commands import repair
 from playbook_supervisor.commands.views import session_diff
@@ -76,12 +76,9 @@ def held(text: str, made: Playbook) -> Step:
 @pytest.mark.parametrize(
     ("written", "demanded", "becomes"),
     [
-        ("auto", "auto", "auto"),
         ("auto", "gate_on_breaking", "gate_on_breaking"),
         ("auto", "gate_always", "gate_always"),
         ("gate_on_breaking", "auto", "gate_on_breaking"),
-        ("gate_on_breaking", "gate_always", "gate_always"),
-        ("gate_always", "auto", "gate_always"),
         ("gate_always", "gate_on_breaking", "gate_always"),
     ],
 )
@@ -95,11 +92,6 @@ def test_a_skipped_step_gets_a_gate(demand: str) -> None:
     """It neither runs unasked nor is it silently skipped."""
     found = held(f"match: {{step: a}}\n{demand}\n", one(Autonomy.SKIP))
     assert found.autonomy is Autonomy.GATE_ALWAYS
-
-
-def test_a_skipped_step_with_only_named_people_stays_skipped() -> None:
-    found = held("match: {step: a}\nanswered_by: ['*']\n", one(Autonomy.SKIP))
-    assert found.autonomy is Autonomy.SKIP
 
 
 def test_postconditions_are_added_to_those_of_the_step() -> None:
@@ -127,22 +119,13 @@ postconditions:
     assert read_policy(emit_policy(kept), "policy.yaml") == kept
 
 
-def test_every_pattern_of_a_rule_must_match() -> None:
-    text = "match: {step: a, playbook: other}\nautonomy: gate_always\n"
-    assert held(text, one(Autonomy.AUTO)).autonomy is Autonomy.AUTO
-
-
 @pytest.mark.parametrize(
     ("pattern", "command", "matches"),
     [
-        ("/feature.pr", "/feature.pr", True),
         ("/feature.pr", "/feature-pr", True),
         ("/feature-pr", "/Feature.PR", True),
         ("/feature.*", "/feature-pr", True),
-        ("/feature.[pq]r", "/feature.pr", True),
-        ("*pr", "/feature.pr", True),
         ("/feature.p", "/feature.pr", False),
-        ("/qa.*", "/feature.pr", False),
     ],
 )
 def test_no_other_spelling_of_a_command_escapes_a_pattern(
@@ -192,11 +175,8 @@ def test_kept_policies_are_read_again(policy: Policy) -> None:
     ("text", "told"),
     [
         ("schema: 1\ndemands: [\n", "policy.yaml:3:1"),
-        ("- 1\n", "policy.yaml:1:1"),
-        ("schema: one\n", "policy.yaml:1:9"),
         ("schema: 1\ndemands:\n  - {step: a}\n", "policy.yaml:3:3"),
         ("schema: 1\ndemands: [{step: a, policy: x, autonomy: skip}]\n", "policy.yaml:2:10"),
-        ("schema: 1\ndemands: [{step: a, policy: x, postconditions: [y]}]\n", "policy.yaml:2:10"),
         (
             "schema: 1\ndemands: [{step: a, policy: x, postconditions: [file_exists=/y]}]\n",
             "policy.yaml:2:10",
@@ -216,30 +196,21 @@ def test_an_invalid_kept_policy_is_refused_with_its_place(text: str, told: str) 
     ("text", "told"),
     [
         ("", "1:1: the file has no rules"),
-        ("[]", "1:1: the file has no rules"),
         ("3", "1:1: must be a mapping of keys to values"),
-        ("- 3", "1:3: must be a mapping of keys to values"),
         ("autonomy: auto", "1:1: match: is missing"),
         ("{match: {}, autonomy: auto}", "1:9: match: names no steps"),
         ("{match: {step: a}}", "1:2: match: requires nothing"),
         ("{match: {stp: a}, autonomy: auto}", "1:10: match.stp: unknown key"),
-        ("{match: {step: a}, autonmy: auto}", "1:20: autonmy: unknown key"),
         ("{match: {step: a}, autonomy: skip}", "1:30: autonomy: must be one of auto,"),
-        ("{match: {step: a}, autonomy: [auto]}", "1:30: autonomy: must be a string"),
         ("{match: {step: a}, postconditions: [plan_exist]}", "1:37: `plan_exist` is not a valid"),
-        ("{match: {step: a}, postconditions: ['']}", "1:37: `` is not a valid value"),
         ("{match: {step: a}, postconditions: }", "1:20: `postconditions` has no value"),
-        ("{match: {step: a}, postconditions: plan_exists}", "1:36: `postconditions` is `plan_exis"),
         ("{match: {step: a}, postconditions: [file_exists]}", "1:37: `file_exists` needs a value"),
-        ("{match: {step: a}, postconditions: [{file_exists: 3, a: b}]}", "1:37: item 1 of"),
-        ("{match: {step: a}, postconditions: [file_exists: /x]}", "1:37: `file_exists`: '/x' "),
         ("{match: {step: a}, postconditions: [command_fails: tset]}", "1:37: the config defi"),
         ("{match: {step: a}, postconditions: [file_exists: '{{x}}']}", "1:37: `{{x}}`: a policy"),
         ("{match: {command: pr}, autonomy: auto}", "1:19: match.command: must begin with `/`"),
         (f"{{match: {{step: {'a' * 201}}}, autonomy: auto}}", "1:16: match.step: has 201 char"),
         ("{match: {step: a}, answered_by: []}", "1:33: answered_by: names no one"),
         ("{match: {step: a}, answered_by: [team]}", "1:33: answered_by: `team` is not an e-mail"),
-        ("{match: {step: a}, answered_by: ['role:']}", "1:33: answered_by: `role:` is not an"),
     ],
 )
 def test_each_problem_of_a_policy_is_reported_with_its_place(
@@ -255,20 +226,6 @@ def test_each_problem_of_a_policy_is_reported_with_its_place(
     line = error.details[0].removeprefix(f"{policy_files.FOLDER}/team.yaml:")
     assert line.startswith(told)
     assert line.removeprefix(told.partition(" ")[0]).strip().startswith(error.message[:20])
-
-
-def test_all_problems_of_postconditions_are_reported_at_once() -> None:
-    text = """
-match: {step: a}
-postconditions: [plan_exist, {command_fails: tset}, {file_exists: /x}, {file_exists: "{{y}}"}]
-"""
-    _, problems = policy_files.examine(text.encode(), "x.yaml", SETTINGS)
-    assert [each.message for each in problems] == [
-        "`plan_exist` is not a valid value of `postconditions`",
-        "the config defines no check 'tset'; did you mean test?",
-        "`file_exists`: '/x' is not relative to the repository",
-        "`{{y}}`: a policy has no args",
-    ]
 
 
 def test_the_schema_that_ships_for_editors_agrees(tmp_path: Path) -> None:
@@ -305,18 +262,6 @@ def test_policies_are_read_by_name_and_other_files_are_skipped(tmp_path: Path) -
         ("b.yml", 1, "first"),
         ("b.yml", 2, "second"),
     ]
-
-
-def test_a_folder_that_cannot_be_listed_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(path: Path) -> None:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(Path, "iterdir", refuse)
-    with pytest.raises(PlaybookError) as caught:
-        policy_files.project_rules(tmp_path, Config())
-    assert (caught.value.code, caught.value.cause) == ("PB-IO-READ", "Permission denied")
 
 
 def test_a_policy_linked_from_outside_the_repository_is_refused(tmp_path: Path) -> None:
@@ -380,13 +325,6 @@ def test_only_those_who_are_named_answer_and_the_gate_stays_open(scene: Scene) -
     assert work(tree.advance()).id == "b#1"
 
 
-def test_a_star_allows_any_person_and_not_autonomous_mode(scene: Scene) -> None:
-    policy = Policy((Demand("b", "team.yaml", None, (), ("*",)),))
-    policy.admit("b", ALWAYS, CONTINUE, "Nobody Special")
-    with pytest.raises(PolicyError):
-        policy.admit("b", ALWAYS, CONTINUE, Mode.AUTONOMOUS.value)
-
-
 def test_two_policies_that_name_people_must_agree() -> None:
     policy = Policy(
         (
@@ -426,15 +364,6 @@ def test_people_can_be_named_for_the_gates_of_one_reason() -> None:
     assert policy.answerers("b", ALWAYS) == ()
     assert policy.answerers("b", GateReason.PERMISSION) == (f"{RELEASE} (policy x.yaml)",)
     policy.admit_start(read_playbook(playbook("a", "b", "c"), "x"), "c", lambda: ADA)
-
-
-def test_people_can_be_named_for_changed_tests() -> None:
-    text = f"{{match: {{step: a}}, reason: witnesses, answered_by: ['{RELEASE}']}}"
-    policy = policy_files.merged(rules(text), one(Autonomy.AUTO))
-    policy.admit("a", GateReason.POSTCONDITION_FAIL, Resolution.ACCEPT, ADA)
-    policy.admit("a", GateReason.WITNESSES, Resolution.ACCEPT, RITA)
-    with pytest.raises(PolicyError, match="the policy team"):
-        policy.admit("a", GateReason.WITNESSES, Resolution.ACCEPT, ADA)
 
 
 def test_guarded_steps_are_not_skipped_from_elsewhere(scene: Scene) -> None:
@@ -510,15 +439,6 @@ def test_one_that_cannot_be_read_any_more_counts_as_changed(scene: Scene, text: 
     assert difference.what.startswith("it cannot be read")
 
 
-def test_it_must_be_readable_without_local_state(scene: Scene) -> None:
-    tree = at_the_gate(scene)
-    scene.file(tree, "policy.yaml").write_text("schema: 1\ndemands: 3\n")
-    with pytest.raises(StateError) as caught:
-        scene.cloned(tree).look()
-    assert caught.value.code == "PB-STATE-CORRUPT"
-    assert caught.value.where.endswith("policy.yaml:2:10")
-
-
 def test_one_that_was_removed_comes_back(scene: Scene) -> None:
     tree = at_the_gate(scene)
     scene.file(tree, "policy.yaml").unlink()
@@ -541,20 +461,3 @@ def test_one_that_is_added_later_is_refused(scene: Scene) -> None:
     repair.restore(scene.fresh(), again.id)
     assert not scene.file(tree, "policy.yaml").exists()
     assert work(scene.again(tree).look()).id == "a#1"
-
-
-def test_the_playbook_of_the_session_has_no_new_effects(scene: Scene) -> None:
-    """An edit of the policies of the project does not reach a session that has begun."""
-    tree = begun(scene)
-    scene.write(".playbooks/policies/team.yaml", "match: {step: a}\nautonomy: gate_always\n")
-    tree.report("a#1", failed())
-    tree.go_on(retry=True)
-    assert work(scene.again(tree).look()).id == "a#2"
-
-
-def test_a_step_of_that_name_is_meant_and_no_other() -> None:
-    made = read_playbook(playbook("a", step("b", autonomy="gate_always")), "x")
-    assert tightened(made, Policy()) is made
-    assert [each.autonomy for each in tightened(made, GUARDED).steps] == ["auto", "gate_always"]
-    (effect,) = effects(made, GUARDED)
-    assert effect.summary == f"answered by {RELEASE}"

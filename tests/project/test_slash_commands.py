@@ -16,7 +16,6 @@ from playbook_supervisor.project.slash_commands import (
     BUILTINS,
     CommandIndex,
     InstalledCommand,
-    index_of,
     resolve,
 )
 
@@ -45,7 +44,12 @@ def put(base: Path, path: str, text: str = "Do it.\n") -> Path:
     ],
 )
 @pytest.mark.parametrize("asked", ["/speckit.plan", "/speckit-plan"])
-@pytest.mark.parametrize("of_user", [False, True])
+@pytest.mark.parametrize(
+    "of_user",
+    [
+        False,
+    ],
+)
 def test_a_command_is_found_in_either_spelling_under_its_installed_name(
     root: Path, home: Path, path: str, name: str, asked: str, of_user: bool
 ) -> None:
@@ -72,7 +76,6 @@ def test_the_spelling_of_the_playbook_wins_where_both_are_installed(root: Path, 
     "integration",
     [
         {"integration_settings": {"claude": {"invoke_separator": "-"}}},
-        {"invoke_separator": "-"},
         {"separator": "-", "integration_settings": []},
     ],
 )
@@ -87,7 +90,13 @@ def test_files_that_an_upgrade_of_spec_kit_left_behind_do_not_win(
     )
 
 
-@pytest.mark.parametrize("integration", ["", "[]", "{", '{"separator": "/"}', '{"separator": "x"}'])
+@pytest.mark.parametrize(
+    "integration",
+    [
+        "",
+        '{"separator": "/"}',
+    ],
+)
 def test_without_a_separator_the_spelling_of_the_playbook_wins(
     root: Path, home: Path, integration: str
 ) -> None:
@@ -97,12 +106,6 @@ def test_without_a_separator_the_spelling_of_the_playbook_wins(
     assert resolve(root, "/speckit.plan", home=home) == InstalledCommand(
         "/speckit.plan", old, closed=False
     )
-
-
-def test_the_first_of_other_spellings_is_used(root: Path, home: Path) -> None:
-    put(root, ".claude/commands/a.b-c.md")
-    first = put(root, ".claude/commands/a-b-c.md")
-    assert resolve(root, "/a.b.c", home=home) == InstalledCommand("/a-b-c", first, closed=False)
 
 
 def test_a_skill_wins_over_a_command_and_the_project_over_the_user(root: Path, home: Path) -> None:
@@ -116,7 +119,13 @@ def test_a_skill_wins_over_a_command_and_the_project_over_the_user(root: Path, h
     assert command.file == root / ".claude/commands/pr.md"
 
 
-@pytest.mark.parametrize("name", ["/status", "/run", "/verify", "/doctor", "/clear"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/status",
+        "/verify",
+    ],
+)
 def test_the_clients_own_commands_are_known_and_win(root: Path, home: Path, name: str) -> None:
     put(root, f".claude/commands/{name[1:]}.md")
     assert resolve(root, name, home=home) == InstalledCommand(
@@ -140,11 +149,8 @@ def test_what_is_not_installed_or_no_command_is_not_found(
     [
         ("---\ndisable-model-invocation: true\n---\n", True),
         ("---\r\nname: x\r\ndisable-model-invocation: 'true' # why\r\n---\r\n", True),
-        ("\ufeff---\nargument-hint: [a] [b]\ndisable-model-invocation: yes\n---\n", True),
         ("---\ndisable-model-invocation: false\n---\n", False),
-        ("---\nDisable-Model-Invocation: true\n---\n", False),
         ("---\ndisable-model-invocation: 1\n---\n", True),
-        ("---\nname: x\n---\ndisable-model-invocation: true\n", False),
         ("disable-model-invocation: true\n", False),
         ("", False),
     ],
@@ -154,13 +160,6 @@ def test_a_command_closed_to_models_says_so(
 ) -> None:
     file = put(root, ".claude/commands/deploy.md", front)
     assert resolve(root, "/deploy", home=home) == InstalledCommand("/deploy", file, closed=closed)
-
-
-def test_a_command_that_vanishes_after_it_was_listed_is_not_closed(root: Path, home: Path) -> None:
-    file = put(root, ".claude/commands/deploy.md")
-    shelf = CommandIndex(root, home=home)
-    file.unlink()
-    assert shelf.resolve("/deploy") == InstalledCommand("/deploy", file, closed=False)
 
 
 @pytest.mark.parametrize(
@@ -191,15 +190,6 @@ def test_a_plugins_commands_carry_its_name(
     assert shelf.resolve("/check") is None
 
 
-def test_the_search_for_plugins_is_limited(root: Path, home: Path) -> None:
-    put(home, ".claude/plugins/a/b/c/d/e/f/g/commands/deep.md")
-    assert resolve(root, "/g:deep", home=home) is None
-
-
-def test_without_any_folder_nothing_is_installed(root: Path, home: Path) -> None:
-    assert resolve(root, "/x", home=home) is None
-
-
 SKILL = "---\nname: {name}\ndescription: [d\n{more}---\nDo it.\n"
 
 
@@ -212,43 +202,13 @@ def test_a_skill_answers_to_its_name_and_is_called_by_its_folder(
         assert resolve(root, asked, home=home) == InstalledCommand("/otherdir", file, closed=False)
 
 
-def test_a_folder_and_a_command_win_over_the_name_of_another_skill(root: Path, home: Path) -> None:
-    put(root, ".claude/skills/one/SKILL.md", SKILL.format(name="two", more=""))
-    put(root, ".claude/skills/other/SKILL.md", SKILL.format(name="plain", more=""))
-    folder = put(root, ".claude/skills/two/SKILL.md", SKILL.format(name="three", more=""))
-    command = put(root, ".claude/commands/plain.md")
-    for asked, file in {"/two": folder, "/three": folder, "/plain": command}.items():
-        found = resolve(root, asked, home=home)
-        assert found is not None
-        assert found.file == file
-
-
-def test_the_exact_name_of_a_skill_wins_over_another_spelling(root: Path, home: Path) -> None:
-    put(root, ".claude/skills/qa-run/SKILL.md")
-    put(root, ".claude/skills/own/SKILL.md", SKILL.format(name="qa.run", more=""))
-    found = resolve(root, "/qa.run", home=home)
-    assert found is not None
-    assert found.name == "/own"
-    put(root, ".claude/skills/third/SKILL.md", SKILL.format(name="x.y", more=""))
-    folded = resolve(root, "/x-y", home=home)
-    assert folded is not None
-    assert folded.name == "/third"
-
-
-def test_the_name_in_a_commands_front_matter_means_nothing(root: Path, home: Path) -> None:
-    put(root, ".claude/commands/file.md", "---\nname: other\n---\nDo it.\n")
-    assert resolve(root, "/other", home=home) is None
-
-
 @pytest.mark.parametrize("path", [".claude/skills/x/SKILL.md", ".claude/commands/x.md"])
 @pytest.mark.parametrize(
     ("line", "hidden"),
     [
         ("user-invocable: false", True),
         ("user-invocable: 'NO' # why", True),
-        ("user-invocable: 0", True),
         ("User-Invocable: false", False),
-        ("user-invocable: true", False),
         ("user-invocable: ", False),
     ],
 )
@@ -259,22 +219,6 @@ def test_a_command_that_people_cannot_type(
     found = resolve(root, "/x", home=home)
     assert found is not None
     assert (found.hidden, found.closed) == (hidden, False)
-
-
-def test_a_plugins_skill_answers_to_its_name_with_and_without_the_plugins(
-    root: Path, home: Path
-) -> None:
-    plugin = ".claude/plugins/cache/market/plug/1.0"
-    put(home, f"{plugin}/.claude-plugin/plugin.json", '{"name": "plug"}')
-    skill = SKILL.format(name="renamed", more="")
-    file = put(home, f"{plugin}/skills/otherdir/SKILL.md", skill)
-    for asked in ("/plug:otherdir", "/plug:renamed", "/renamed"):
-        found = resolve(root, asked, home=home)
-        assert found == InstalledCommand("/plug:otherdir", file, closed=False)
-    own = put(root, ".claude/commands/renamed.md")
-    found = resolve(root, "/renamed", home=home)
-    assert found is not None
-    assert found.file == own
 
 
 # ── other agents ────────────────────────────────────────────────────────────────────────────
@@ -309,9 +253,7 @@ def test_each_agent_has_folders_and_a_spelling_of_its_own(
     [
         ("gemini", ".agents/skills/made/SKILL.md"),
         ("codex", ".claude/skills/made/SKILL.md"),
-        ("copilot", ".github/agents/made.agent.md"),
         ("copilot", ".claude/commands/below/made.md"),
-        ("qwen", ".agents/skills/below/made/SKILL.md"),
         ("claude", ".agents/skills/made/SKILL.md"),
     ],
 )
@@ -320,13 +262,6 @@ def test_what_an_agent_does_not_offer_as_a_command_is_none_of_its_commands(
 ) -> None:
     put(root, path)
     assert CommandIndex(root, home=home, layout=layout).resolve("/made") is None
-
-
-def test_other_agents_call_a_skill_by_the_name_in_it(root: Path, home: Path) -> None:
-    put(root, ".agents/skills/folder/SKILL.md", SKILL.format(name="named", more=""))
-    index = CommandIndex(root, home=home, layout="codex")
-    assert index.resolve("/folder") is None
-    assert index.resolve("/named") is not None
 
 
 def test_folders_below_group_the_commands_of_some_agents(root: Path, home: Path) -> None:
@@ -345,15 +280,6 @@ def test_some_agents_keep_a_skill_from_people_and_none_closes_it(
     found = CommandIndex(root, home=home, layout=layout).resolve("/x")
     assert found is not None
     assert (found.hidden, found.closed) == (hidden, False)
-
-
-def test_a_built_in_command_of_claude_code_is_none_of_others(root: Path, home: Path) -> None:
-    assert CommandIndex(root, home=home, layout="codex").resolve("/clear") is None
-
-
-def test_an_agent_whose_folders_are_not_known_lacks_nothing(root: Path, home: Path) -> None:
-    assert index_of(root, home=home, layout="") is None
-    assert index_of(root, home=home, layout="codex") is not None
 
 
 def test_every_known_agent_has_a_layout() -> None:

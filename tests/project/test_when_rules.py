@@ -31,10 +31,8 @@ def said(when: str) -> list[tuple[str, str]]:
     [
         '$scope == "full"',
         '$scope != ""',
-        '$topic == "x"',
         "$count == 3",
         "$count != 0.5",
-        "$tests",
         "!$tests",
         "$tests == false",
     ],
@@ -48,13 +46,10 @@ def test_an_arg_is_compared_by_its_type(when: str) -> None:
     [
         ('$scop == "full"', "`$scop` is not a declared arg", "Did you mean `$scope`?"),
         ('$token == "x"', "`$token` is secret", "no secret"),
-        ('$scope == "ful"', "`$scope` is never `ful`", "one of its `values`"),
         ("$scope", "`$scope` is neither true nor false", 'Compare it: `== "x"`.'),
         ("$topic == 3", "`$topic` is text", "double quotes"),
-        ("$topic == null", "`$topic` is text", "double quotes"),
         ("!$count", "`$count` is neither true nor false", "Compare it: `== 1`."),
         ('$count == "3"', "`$count` is a number", "without quotes"),
-        ("$count == true", "`$count` is a number", "without quotes"),
         ('$tests == "true"', "`$tests` is true or false", "by itself"),
     ],
 )

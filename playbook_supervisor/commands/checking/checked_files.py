@@ -10,7 +10,7 @@ from pathlib import Path
 from playbook_supervisor.commands import locate
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.formats.problems import Problem
-from playbook_supervisor.project.playbooks import library, yaml_folder
+from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.sessions.store.session_changes import never_committed
 from playbook_supervisor.system.git import checkout, git_process
@@ -96,5 +96,5 @@ def _in_folder(folder: Path) -> Iterator[str]:
 def _of_project(top: Path) -> Iterator[Path]:
     yield from (top / "playbooks" / name for name in library.file_names(top / "playbooks"))
     for folder in ("policies", "templates"):
-        yield from (top / folder / name for name in yaml_folder.names(top / folder))
+        yield from (top / folder / name for name in library.file_names_in(top / folder))
     yield from (top / name for name in _SINGLE if os.path.lexists(top / name))

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from playbook_supervisor.errors import CheckError, StorageError
+from playbook_supervisor.errors import CheckError, PlaybookError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.vocabulary import Condition, Trigger
 from playbook_supervisor.project.conditions import probes
-from playbook_supervisor.project.conditions.probes import LaunchRecord, Since
+from playbook_supervisor.project.conditions.probes import Asked, LaunchRecord, Since, UncheckedError
 from playbook_supervisor.project.conditions.probes import Workspace as Workspace
 from playbook_supervisor.project.expressions.requirement import SINCE_LAUNCH, requirement
 from playbook_supervisor.project.settings.checks import find_check
@@ -57,19 +57,17 @@ class TriggerTraits(Record):
 
 
 _CHECK_REPORT = ("{agreements}/{feature}/check-report.md",)
+_AGREEMENT = ("{agreements}/{feature}/agreement.yaml",)
+_QA_PLANS = ("{qa}/{feature}/test-plan.md", "{qa}/{feature}/_index.yaml")
 _QA_VERDICTS = ("{qa}/{feature}/verdict.md", "{qa}/{feature}/verdict.yaml")
 
 CONDITIONS: Mapping[Condition, ConditionTraits] = {
     Condition.SPEC_EXISTS: ConditionTraits(probes.exists, ("{specs}/{feature}/spec.md",)),
     Condition.PLAN_EXISTS: ConditionTraits(probes.exists, ("{specs}/{feature}/plan.md",)),
     Condition.TASKS_EXISTS: ConditionTraits(probes.exists, ("{specs}/{feature}/tasks.md",)),
-    Condition.AGREEMENT_EXISTS: ConditionTraits(
-        probes.exists, ("{agreements}/{feature}/agreement.yaml",)
-    ),
+    Condition.AGREEMENT_EXISTS: ConditionTraits(probes.exists, _AGREEMENT),
     Condition.AGREEMENT_PASS: ConditionTraits(probes.passes, _CHECK_REPORT),
-    Condition.QA_PLAN_EXISTS: ConditionTraits(
-        probes.exists, ("{qa}/{feature}/test-plan.md", "{qa}/{feature}/_index.yaml")
-    ),
+    Condition.QA_PLAN_EXISTS: ConditionTraits(probes.exists, _QA_PLANS),
     Condition.QA_VERDICT_PASS: ConditionTraits(probes.passes, _QA_VERDICTS),
     Condition.PR_CREATED: ConditionTraits(
         probes.pull_request, needs_feature=False, needs_network=True, publishes=True
@@ -220,7 +218,13 @@ def probe(
         what = f"{shown!r} is no feature" if shown else "no feature is named"
         return Probed(name, Answer.ERROR, f"{what}: give one, or be on a feature's branch")
     launch = LaunchRecord(since, since_ms, tree, head)
-    probed = known.probe(required, artifacts(name, workspace), workspace, launch)
+    asked = Asked(required, artifacts(name, workspace), workspace, launch)
+    try:
+        probed = known.probe(asked)
+    except UncheckedError as reason:
+        return asked.unknown(f"could not be checked: {reason}")
+    except PlaybookError as error:
+        return asked.unknown(f"could not be checked: {first_line(error.message)}")
     fails = probed.answer is Answer.NOT_HELD and not probed.code
     return replace(probed, blames=True) if fails and known.runs_checks else probed
 

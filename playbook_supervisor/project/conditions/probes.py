@@ -18,20 +18,17 @@ from playbook_supervisor.kernel.vocabulary import Condition
 from playbook_supervisor.project.expressions.globs import matches_any
 from playbook_supervisor.project.expressions.requirement import Requirement
 from playbook_supervisor.project.settings.checks import NOT_STARTED, Checking, find_check
-from playbook_supervisor.records import Record
+from playbook_supervisor.records import Record, replace
 from playbook_supervisor.system.disk.files import Stamp, contained, digest, read_bytes, rewritten
 from playbook_supervisor.system.git.checkout import NOW, Pinned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from playbook_supervisor.project.conditions.verdicts import Reading
     from playbook_supervisor.project.settings.config import Config
     from playbook_supervisor.system.git.tree import TreeChanges, Unreadable
 
-    Ask = Callable[["Requirement", "Workspace", "LaunchRecord"], tuple[bool, str]]
-    Probe = Callable[["Requirement", Sequence[str], "Workspace", "LaunchRecord"], Probed]
+    Probe = Callable[["Asked"], Probed]
 
 LARGEST = 4 * 1024 * 1024
 """Bytes; a larger artifact is not read."""
@@ -109,22 +106,46 @@ class LaunchRecord(Record):
         return " (no record of it)" if self.since_ms is None else " (by its time alone)"
 
 
+class Asked(Record):
+    """A question to a probe: what is required, and the artifacts that it looks at."""
+
+    required: Requirement
+    paths: Sequence[str]
+    workspace: Workspace
+    launch: LaunchRecord
+
+    def found(self) -> list[Artifact]:
+        """The artifacts as they are now."""
+        return [look(path, self.workspace.root) for path in self.paths]
+
+    def says(self, held: bool, evidence: str) -> Probed:
+        """Yes or no."""
+        return Probed(self.required.name, Answer.HELD if held else Answer.NOT_HELD, evidence)
+
+    def unknown(self, why: str) -> Probed:
+        """An answer that is neither."""
+        return Probed(self.required.name, Answer.ERROR, why)
+
+
+class UncheckedError(Exception):
+    """A condition could not be checked, with the reason."""
+
+
 # ── files ───────────────────────────────────────────────────────────────────────────────────
 
 
-def exists(
-    required: Requirement, paths: Sequence[str], workspace: Workspace, launch: LaunchRecord
-) -> Probed:
+def exists(asked: Asked) -> Probed:
     """Held if one of the artifacts is there."""
-    found = [look(path, workspace.root) for path in paths]
+    found = asked.found()
     for artifact in found:
         if not artifact.flaw:
             lines = artifact.data.count(b"\n") + (not artifact.data.endswith(b"\n"))
-            evidence = f"{artifact.path}, {counted(lines, 'line')}{_unchanged(artifact, launch)}"
-            return Probed(required.name, Answer.HELD, evidence)
-    if required.condition is Condition.FILE_EXISTS and (made := _product(paths[0], workspace.root)):
-        return Probed(required.name, Answer.HELD, made)
-    return _flawed(required, found)
+            unchanged = _unchanged(artifact, asked.launch)
+            return asked.says(True, f"{artifact.path}, {counted(lines, 'line')}{unchanged}")
+    is_file = asked.required.condition is Condition.FILE_EXISTS
+    if is_file and (made := _product(asked.paths[0], asked.workspace.root)):
+        return asked.says(True, made)
+    return _flawed(asked, found)
 
 
 def _product(path: str, root: Path) -> str:
@@ -139,50 +160,44 @@ def _product(path: str, root: Path) -> str:
     return f"{path}, {size:,} bytes" if size > LARGEST else ""
 
 
-def contains(
-    required: Requirement, paths: Sequence[str], workspace: Workspace, launch: LaunchRecord
-) -> Probed:
+def contains(asked: Asked) -> Probed:
     """Held if a file has a text in it, character by character."""
-    (path,) = paths
-    artifact = look(path, workspace.root)
+    (artifact,) = asked.found()
     if artifact.flaw:
-        return _flawed(required, [artifact])
-    text = required.parameters[1]
+        return _flawed(asked, [artifact])
+    text = asked.required.parameters[1]
     quoted = f'"{first_line(text, 60)}"'
     before, found, _ = artifact.data.partition(text.encode())
     if not found:
-        return Probed(required.name, Answer.NOT_HELD, f"{artifact.path} lacks {quoted}")
+        return asked.says(False, f"{artifact.path} lacks {quoted}")
     line = before.count(b"\n") + 1
-    evidence = f"{artifact.path}, line {line}: {quoted}{_unchanged(artifact, launch)}"
-    return Probed(required.name, Answer.HELD, evidence)
+    where = f"{artifact.path}, line {line}"
+    return asked.says(True, f"{where}: {quoted}{_unchanged(artifact, asked.launch)}")
 
 
-def tasks_done(
-    required: Requirement, paths: Sequence[str], workspace: Workspace, launch: LaunchRecord
-) -> Probed:
+def tasks_done(asked: Asked) -> Probed:
     """Held if every task in the list is ticked, and there is one at least."""
     from playbook_supervisor.project.conditions.tasks import read_tasks
 
-    (path,) = paths
-    artifact = look(path, workspace.root)
+    (artifact,) = asked.found()
+    path = artifact.path
     if artifact.flaw:
-        return _flawed(required, [artifact])
+        return _flawed(asked, [artifact])
     tasks, unclosed = read_tasks(artifact.data.decode("utf-8", "replace"))
     if unclosed:
-        evidence = f"could not be checked: {unclosed} of {path} has no end, and hides what follows"
-        return Probed(required.name, Answer.ERROR, evidence)
+        raise UncheckedError(f"{unclosed} of {path} has no end, and hides what follows")
     if not tasks:
-        return Probed(required.name, Answer.NOT_HELD, f"{path} has no task: no `- [ ]`")
+        return asked.says(False, f"{path} has no task: no `- [ ]`")
     left = [task for task in tasks if not task.done]
     if left:
         lines = [str(task.line) for task in left[:_LINES]]
         lines += [f"{len(left) - _LINES} more"] * (len(left) > _LINES)
         where = f"line{'s' * (len(lines) > 1)} {', '.join(lines)}"
         first = f"{first_line(left[0].text, 60)} ({where})".lstrip()
-        evidence = f"{path}: {len(left)} of {counted(len(tasks), 'task')} not done: {first}"
-        return Probed(required.name, Answer.NOT_HELD, evidence)
-    all_done = f"{path}: {counted(len(tasks), 'task')} done{_unchanged(artifact, launch)}"
-    return Probed(required.name, Answer.HELD, all_done)
+        number = f"{len(left)} of {counted(len(tasks), 'task')}"
+        return asked.says(False, f"{path}: {number} not done: {first}")
+    unchanged = _unchanged(artifact, asked.launch)
+    return asked.says(True, f"{path}: {counted(len(tasks), 'task')} done{unchanged}")
 
 
 def look(path: str, root: Path) -> Artifact:
@@ -225,15 +240,13 @@ def _unchanged(artifact: Artifact, launch: LaunchRecord) -> str:
     return f", unchanged by this step{launch.remark(artifact)}"
 
 
-def _flawed(required: Requirement, found: list[Artifact]) -> Probed:
-    answer = Answer.ERROR if any(artifact.error for artifact in found) else Answer.NOT_HELD
-    return Probed(required.name, answer, _flaws(found))
-
-
-def _flaws(found: list[Artifact]) -> str:
+def _flawed(asked: Asked, found: list[Artifact]) -> Probed:
     if len(found) > 1 and all(artifact.flaw == _MISSING for artifact in found):
-        return f"neither {' nor '.join(artifact.path for artifact in found)} is there"
-    return "; ".join(f"{artifact.path} {artifact.flaw}" for artifact in found)
+        flaws = f"neither {' nor '.join(artifact.path for artifact in found)} is there"
+    else:
+        flaws = "; ".join(f"{artifact.path} {artifact.flaw}" for artifact in found)
+    is_error = any(artifact.error for artifact in found)
+    return asked.unknown(flaws) if is_error else asked.says(False, flaws)
 
 
 # ── reports ─────────────────────────────────────────────────────────────────────────────────
@@ -248,16 +261,13 @@ def reading_of(report: Artifact) -> Reading:
     )
 
 
-def passes(
-    required: Requirement, paths: Sequence[str], workspace: Workspace, launch: LaunchRecord
-) -> Probed:
+def passes(asked: Asked) -> Probed:
     """Held if all reports that exist say PASS, and at least one was written since the launch."""
-    found = [look(path, workspace.root) for path in paths]
+    found, launch = asked.found(), asked.launch
     flawed = [report for report in found if report.flaw and report.flaw != _MISSING]
     readable = [report for report in found if not report.flaw]
     if flawed or not readable:
-        answer = Answer.ERROR if any(report.error for report in flawed) else Answer.NOT_HELD
-        return Probed(required.name, answer, _flaws(flawed or found))
+        return _flawed(asked, flawed or found)
     readings = [reading_of(report) for report in readable]
     stated = "; ".join(
         f"{report.path} says {reading.said}"
@@ -266,249 +276,205 @@ def passes(
         for report, reading in zip(readable, readings, strict=True)
     )
     if len({reading.verdict for reading in readings}) > 1:
-        return Probed(required.name, Answer.NOT_HELD, f"the two verdicts differ: {stated}")
+        return asked.says(False, f"the two verdicts differ: {stated}")
     fresh = [report for report in readable if launch.changed(report)]
     remark = launch.remark((fresh or readable)[0])
     if not fresh:
-        return Probed(
-            required.name, Answer.NOT_HELD, f"{stated}; not written since the launch{remark}"
-        )
+        return asked.says(False, f"{stated}; not written since the launch{remark}")
     verdict = readings[0].verdict
-    answer = Answer.HELD if verdict == "PASS" else Answer.NOT_HELD
-    blames = bool(verdict) and answer is Answer.NOT_HELD
-    return Probed(required.name, answer, stated + remark, blames=blames)
+    return replace(
+        asked.says(verdict == "PASS", stated + remark), blames=verdict not in ("", "PASS")
+    )
 
 
 # ── the forge ───────────────────────────────────────────────────────────────────────────────
 
 
-def pull_request(
-    required: Requirement, _paths: Sequence[str], workspace: Workspace, _launch: LaunchRecord
-) -> Probed:
+def pull_request(asked: Asked) -> Probed:
     """Held if the forge knows an open or merged pull request of the branch."""
     from playbook_supervisor.system.git import github
 
-    branch = workspace.branch
+    root, branch = asked.workspace.root, asked.workspace.branch
     if not branch:
-        return _unasked(
-            required, "no branch is checked out", "switch to the one of the pull request"
-        )
+        return _unasked(asked, "no branch is checked out", "switch to the one of the pull request")
     if not github.is_plain(branch):
-        return _unasked(required, f"{first_line(branch, 60)!r} is no branch", "rename it")
+        return _unasked(asked, f"{first_line(branch, 60)!r} is no branch", "rename it")
     try:
-        done = github.pull_requests(workspace.root, branch, "all", "number", "url", "state")
+        done = github.pull_requests(root, branch, "all", "number", "url", "state")
     except StorageError as error:
-        return _unasked(
-            required, first_line(error.message), "install GitHub's gh and put it on PATH"
-        )
+        why = first_line(error.message)
+        return _unasked(asked, why, "install GitHub's gh and put it on PATH")
     if done.timed_out:
-        return _unasked(
-            required, f"gh did not answer within {github.DEADLINE:g} s", "look at the network"
-        )
+        why = f"gh did not answer within {github.DEADLINE:g} s"
+        return _unasked(asked, why, "look at the network")
     if done.returncode != 0:
         output = first_line(done.stderr) or first_line(done.stdout) or "it said nothing"
         logged_out = github.is_logged_out(done)
         cure = "run `gh auth login`" if logged_out else "run `gh pr list` here to see why"
-        return _unasked(required, f"gh failed ({output})", cure)
-    pulls = _by_state(github.parse_list(done.stdout))
-    if pulls is None:
-        return _unasked(required, "gh answered with no list of pull requests", "update gh")
-    for state in _STATES.values():
-        if state in pulls:
-            answer = Answer.NOT_HELD if state == "closed" else Answer.HELD
-            return Probed(required.name, answer, pulls[state])
-    return Probed(required.name, Answer.NOT_HELD, f"no pull request of branch {branch}")
-
-
-def _by_state(pulls: list[dict[str, Any]] | None) -> dict[str, str] | None:
-    """One line of evidence for each state among them; None if they lack what was asked for."""
-    if pulls is None:
-        return None
+        return _unasked(asked, f"gh failed ({output})", cure)
     try:
-        return {
+        pulls = {
             (state := _STATES[pull["state"]]): first_line(
                 f"pull request #{pull['number']} is {state}: {pull['url']}"
             )
-            for pull in pulls
+            for pull in github.parse_list(done.stdout)  # type: ignore[union-attr]
         }
     except (TypeError, KeyError):
-        return None
+        return _unasked(asked, "gh answered with no list of pull requests", "update gh")
+    for state in _STATES.values():
+        if state in pulls:
+            return asked.says(state != "closed", pulls[state])
+    return asked.says(False, f"no pull request of branch {branch}")
 
 
-def _unasked(required: Requirement, why: str, cure: str) -> Probed:
-    return Probed(required.name, Answer.ERROR, f"cannot ask for pull requests: {why}; {cure}")
+def _unasked(asked: Asked, why: str, cure: str) -> Probed:
+    return asked.unknown(f"cannot ask for pull requests: {why}; {cure}")
 
 
 # ── checks ──────────────────────────────────────────────────────────────────────────────────
 
 
-def check_succeeds(
-    required: Requirement, _paths: Sequence[str], workspace: Workspace, _launch: LaunchRecord
-) -> Probed:
+def check_succeeds(asked: Asked) -> Probed:
     """Held if the check ends with exit status 0."""
-    return _of_check(required, workspace, lambda status: status == 0)
+    return _of_check(asked, lambda status: status == 0)
 
 
-def check_fails(
-    required: Requirement, _paths: Sequence[str], workspace: Workspace, _launch: LaunchRecord
-) -> Probed:
+def check_fails(asked: Asked) -> Probed:
     """Held if the check runs and ends with another exit status: red before green."""
-    return _of_check(required, workspace, lambda status: status not in (0, *NOT_STARTED))
+    return _of_check(asked, lambda status: status not in (0, *NOT_STARTED))
 
 
-def _of_check(required: Requirement, workspace: Workspace, wanted: Callable[[int], bool]) -> Probed:
+def _of_check(asked: Asked, wanted: Callable[[int], bool]) -> Probed:
     from playbook_supervisor.project.proofs.proving import prove  # most processes run no check
 
-    (parameter,) = required.parameters
+    workspace = asked.workspace
     root, config, checking = workspace.root, workspace.config, workspace.checking
     try:
-        proof, before = prove(
-            find_check(parameter, config), root, config, checking, wanted, workspace.pinned
-        )
+        spec = find_check(asked.required.parameters[0], config)
+        proof, before = prove(spec, root, config, checking, wanted, workspace.pinned)
     except PlaybookError as error:
-        said = f"could not be checked: {first_line(error.message)}"
-        return Probed(required.name, Answer.ERROR, f"{said}. {error.guidance}".rstrip())
+        raise _with_cure(error) from error
     evidence = f"{proof.evidence}, proved before" if before else proof.evidence
     if before and proof.by:
         evidence += f", by {proof.by}"
-    answer = Answer.HELD if wanted(proof.status) else Answer.NOT_HELD
-    if answer is Answer.NOT_HELD and proof.status in NOT_STARTED:
-        return Probed(required.name, Answer.ERROR, f"could not be checked: {evidence}")
-    return Probed(required.name, answer, evidence)
+    if not wanted(proof.status) and proof.status in NOT_STARTED:
+        raise UncheckedError(evidence)
+    return asked.says(wanted(proof.status), evidence)
 
 
-def proved(
-    required: Requirement, _paths: Sequence[str], workspace: Workspace, _launch: LaunchRecord
-) -> Probed:
+def proved(asked: Asked) -> Probed:
     """Held if the check's tests of the beginning and of now agree; a person decides where tests
     have changed."""
     from playbook_supervisor.project.proofs.proved import Options, judge  # as for `prove`
 
-    check, *options = required.parameters
+    check, *options = asked.required.parameters
     stated = dict(each.partition("=")[::2] for each in options)
-    wanted = Options(
-        frozenset(filter(None, stated.get("without", "").split(","))),
-        new_tests="new_tests" in stated,
-        red="red" in stated,
-    )
-    root, config = workspace.root, workspace.config
+    without = frozenset(filter(None, stated.get("without", "").split(",")))
+    wanted = Options(without, new_tests="new_tests" in stated, red="red" in stated)
+    workspace = asked.workspace
+    root, config, checking = workspace.root, workspace.config, workspace.checking
     try:
         spec = find_check(check, config)
-        found = judge(spec, wanted, root, config, workspace.checking, workspace.pinned)
+        found = judge(spec, wanted, root, config, checking, workspace.pinned)
     except PlaybookError as error:
-        said = f"could not be checked: {first_line(error.message)}"
-        return Probed(required.name, Answer.ERROR, f"{said}. {error.guidance}".rstrip())
-    code = WITNESSES if found.asked else ""
-    return Probed(required.name, found.answer, found.evidence, code=code, asked=found.asked)
+        raise _with_cure(error) from error
+    name, code = asked.required.name, WITNESSES if found.asked else ""
+    return Probed(name, found.answer, found.evidence, code=code, asked=found.asked)
 
 
-# ── git ─────────────────────────────────────────────────────────────────────────────────────
-
-
-class _Unknown(Exception):  # noqa: N818 - the probe's answer, not an error of ours
-    """The condition could not be checked, with the reason."""
-
-
-def _asking(ask: Ask) -> Probe:
-    def probe(
-        required: Requirement, _paths: Sequence[str], workspace: Workspace, launch: LaunchRecord
-    ) -> Probed:
-        try:
-            held, evidence = ask(required, workspace, launch)
-        except PlaybookError as error:
-            said = first_line(error.message)
-            return Probed(required.name, Answer.ERROR, f"could not be checked: {said}")
-        except _Unknown as reason:
-            return Probed(required.name, Answer.ERROR, f"could not be checked: {reason}")
-        return Probed(required.name, Answer.HELD if held else Answer.NOT_HELD, evidence)
-
-    return probe
+def _with_cure(error: PlaybookError) -> UncheckedError:
+    return UncheckedError(f"{first_line(error.message)}. {error.guidance}".rstrip())
 
 
 # ── git, since the launch ────────────────────────────────────────────────────────────────────────
 
 
-def _changes(
-    workspace: Workspace, launch: LaunchRecord
-) -> tuple[TreeChanges, tuple[Unreadable, ...]]:
+def _changes(asked: Asked) -> tuple[TreeChanges, tuple[Unreadable, ...]]:
     from playbook_supervisor.system.git.tree import changes, tree_of
 
+    workspace, launch = asked.workspace, asked.launch
     if not launch.tree:
-        raise _Unknown("nothing is known of the tree at the launch")
+        raise UncheckedError("nothing is known of the tree at the launch")
     now = tree_of(workspace.root, workspace.pinned)
     return changes(workspace.root, launch.tree, now.id), now.unreadable
 
 
-def _made(required: Requirement, workspace: Workspace, launch: LaunchRecord) -> tuple[bool, str]:
-    globs = required.parameters
-    found, unreadable = _changes(workspace, launch)
+def changes_made(asked: Asked) -> Probed:
+    """Held if a file of the patterns has changed."""
+    globs = asked.required.parameters
+    found, unreadable = _changes(asked)
     found = found.those(lambda path: matches_any(globs, path))
     if found.files:
-        return True, f"{found.summary}: {some(found.paths, _NAMED)}"
+        return asked.says(True, f"{found.summary}: {some(found.paths, _NAMED)}")
     for each in unreadable:
         if each.path.endswith("/") or matches_any(globs, each.path):
-            raise _Unknown(each.sentence)
-    return False, f"nothing in {' '.join(globs)} has changed since the launch"
+            raise UncheckedError(each.sentence)
+    return asked.says(False, f"nothing in {' '.join(globs)} has changed since the launch")
 
 
-def _within(required: Requirement, workspace: Workspace, launch: LaunchRecord) -> tuple[bool, str]:
-    globs = required.parameters
-    found, unreadable = _changes(workspace, launch)
-    outside = found.those(lambda path: not matches_any(globs, path)).paths
-    if outside:
+def changes_within(asked: Asked) -> Probed:
+    """Held if no file outside of the patterns has changed."""
+    globs = asked.required.parameters
+    found, unreadable = _changes(asked)
+    if outside := found.those(lambda path: not matches_any(globs, path)).paths:
         number = counted(len(outside), "file")
-        return False, f"{number} changed outside {' '.join(globs)}: {some(outside, _NAMED)}"
+        where = f"outside {' '.join(globs)}: {some(outside, _NAMED)}"
+        return asked.says(False, f"{number} changed {where}")
     for each in unreadable:
         if not matches_any(globs, f"{each.path}any" if each.path.endswith("/") else each.path):
-            raise _Unknown(each.sentence)
-    return True, found.summary if found.files else "nothing has changed since the launch"
+            raise UncheckedError(each.sentence)
+    said = found.summary if found.files else "nothing has changed since the launch"
+    return asked.says(True, said)
 
 
-def _committed(_: Requirement, workspace: Workspace, launch: LaunchRecord) -> tuple[bool, str]:
+def commits_made(asked: Asked) -> Probed:
+    """Held if HEAD has moved on from the commit at the launch."""
     from playbook_supervisor.system.git import checkout, git_process
 
-    if launch.head is None:
-        raise _Unknown("nothing is known of the commit at the launch")
-    now = checkout.find(workspace.root).head
-    if launch.head and not git_process.is_ancestor(workspace.root, launch.head, now or "HEAD"):
+    root, head = asked.workspace.root, asked.launch.head
+    if head is None:
+        raise UncheckedError("nothing is known of the commit at the launch")
+    now = checkout.find(root).head
+    if head and not git_process.is_ancestor(root, head, now or "HEAD"):
         here = f"HEAD is at {now[:_SHORT]}"
-        return False, f"{here}, which does not follow {launch.head[:_SHORT]} of the launch"
-    commits = git_process.commits_between(workspace.root, launch.head) if now else ()
+        return asked.says(False, f"{here}, which does not follow {head[:_SHORT]} of the launch")
+    commits = git_process.commits_between(root, head) if now else ()
     if not commits:
-        return False, "no commit since the launch"
-    return True, f"{counted(len(commits), 'commit')} since the launch: {some(commits, _NAMED)}"
+        return asked.says(False, "no commit since the launch")
+    number = counted(len(commits), "commit")
+    return asked.says(True, f"{number} since the launch: {some(commits, _NAMED)}")
 
 
 # ── git, now ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _clean(_: Requirement, workspace: Workspace, _launch: LaunchRecord) -> tuple[bool, str]:
+def git_clean(asked: Asked) -> Probed:
+    """Held if everything is committed."""
     from playbook_supervisor.system.git.uncommitted import uncommitted
 
-    found = uncommitted(workspace.root, workspace.pinned)
+    found = uncommitted(asked.workspace.root, asked.workspace.pinned)
     if paths := found.paths:
-        return False, f"{counted(len(paths), 'file')} not committed: {some(paths, _NAMED)}"
+        number = counted(len(paths), "file")
+        return asked.says(False, f"{number} not committed: {some(paths, _NAMED)}")
     for each in found.unreadable:
-        raise _Unknown(each.sentence)
-    return True, "everything is committed"
+        raise UncheckedError(each.sentence)
+    return asked.says(True, "everything is committed")
 
 
-def _exists(kind: str, folder: str) -> Ask:
-    def ask(required: Requirement, workspace: Workspace, _: LaunchRecord) -> tuple[bool, str]:
-        from playbook_supervisor.system.git.git_process import commit_of
-
-        (name,) = required.parameters
-        commit = commit_of(workspace.root, f"{folder}/{name}")
-        if commit:
-            return True, f"{kind} {name} is at {commit[:_SHORT]}"
-        return False, f"there is no {kind} {name}"
-
-    return ask
+def branch_exists(asked: Asked) -> Probed:
+    """Held if there is a branch of that name."""
+    return _exists(asked, "branch", "refs/heads")
 
 
-changes_made = _asking(_made)
-changes_within = _asking(_within)
-commits_made = _asking(_committed)
-git_clean = _asking(_clean)
-branch_exists = _asking(_exists("branch", "refs/heads"))
-tag_exists = _asking(_exists("tag", "refs/tags"))
+def tag_exists(asked: Asked) -> Probed:
+    """Held if there is a tag of that name."""
+    return _exists(asked, "tag", "refs/tags")
+
+
+def _exists(asked: Asked, kind: str, folder: str) -> Probed:
+    from playbook_supervisor.system.git.git_process import commit_of
+
+    (name,) = asked.required.parameters
+    if commit := commit_of(asked.workspace.root, f"{folder}/{name}"):
+        return asked.says(True, f"{kind} {name} is at {commit[:_SHORT]}")
+    return asked.says(False, f"there is no {kind} {name}")

@@ -101,7 +101,6 @@ def _of_line(line: str) -> _Found | None:
 
 
 def _of_row(row: str) -> _Found | None:
-    """Of a row of a table; it is done if all of its boxes are ticked."""
     cells = [_leading(cell.strip(), is_item=False) for cell in row.strip("|").split("|", _MOST)]
     boxes = [cell.done for cell in cells if cell]
     return _Found(all(boxes), row.strip("| ")) if boxes else None

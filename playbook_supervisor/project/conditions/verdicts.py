@@ -177,7 +177,6 @@ def _mapping(document: Document) -> Mapping[str, Data]:
 
 
 def _in_keys(document: Document, keys: Mapping[str, Data], above: int) -> Iterator[_Statement]:
-    """The statements of the keys of all levels; `above` lines come before the first."""
     waiting: list[tuple[Path, str, Data]] = [((key,), key, keys[key]) for key in keys]
     while waiting:
         path, key, value = waiting.pop()
@@ -275,7 +274,6 @@ def _statements(line: int, found: list[Said], *, decides: bool) -> Iterator[_Sta
 
 
 def _in_line(line: int, text: str) -> Iterator[_Statement]:
-    """The statements against PASS of a line that is no row of a table with columns."""
     if text.lstrip().startswith(">"):
         return
     label, value = _stated_pair(text)
@@ -299,7 +297,6 @@ def _in_line(line: int, text: str) -> Iterator[_Statement]:
 
 
 def _in_row(line: int, text: str, columns: tuple[str, ...]) -> Iterator[_Statement]:
-    """The statements against PASS of a table row, by its own label or those of its columns."""
     cells = _cells(text)
     another = [_ELSEWHERE.match(each) or PAST.search(each) for each in columns]
     if another[0] or any(past and stated(cell) for past, cell in zip(another, cells, strict=False)):
@@ -313,7 +310,6 @@ def _in_row(line: int, text: str, columns: tuple[str, ...]) -> Iterator[_Stateme
 
 
 def _contradicting(line: int, label: str, value: str) -> Iterator[_Statement]:
-    """The statements against PASS of other keys or labels: `Passed: 10, Failed: 2`."""
     if not label or PAST.search(label) or _ELSEWHERE.match(label):
         return
     for part in CLAUSES.split(f"{label}: {value}"[:LONGEST]):
@@ -382,7 +378,6 @@ def _breaking_line(lines: Lines) -> str:
 
 
 def _fails_by(label: str, value: str, text: str) -> bool:
-    """True if a line says FAIL and names breaking changes: `[FAIL] 2 breaking changes`."""
     said = value if _VERDICT.fullmatch(label) else text.strip(EDGES)
     if not any(word == FAIL for word, _ in stated(said)):
         return False

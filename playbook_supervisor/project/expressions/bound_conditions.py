@@ -106,7 +106,6 @@ def _bound(names: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]
 
 
 def _filled(name: str, values: Mapping[str, str]) -> str:
-    """The canonical text with values; empty if it is not asked."""
     word, _, rest = name.partition("=")
     texts = [
         _program(parameter, values)

@@ -75,7 +75,6 @@ def find_mismatch(value: Any, schema: Mapping[str, Any]) -> Mismatch | None:
 
 
 def _said(error: ValidationError) -> str:
-    """The mistake, without the terms of JSON Schema for the two commonest ones."""
     schema: Any = error.schema
     instance: Any = error.instance
     wanted: Any = error.validator_value
@@ -90,7 +89,6 @@ def _said(error: ValidationError) -> str:
 
 
 def _unknown(error: ValidationError) -> str:
-    """The first key that the schema does not have, if it must have all of them."""
     schema: Any = error.schema
     instance: Any = error.instance
     if error.validator != "additionalProperties" or "patternProperties" in schema:

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from playbook_supervisor.errors import CheckError, PlaybookError
+from playbook_supervisor.formats.located import Document
+from playbook_supervisor.formats.located import Path as Place
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.model import Arg, Playbook, Step
@@ -29,12 +31,6 @@ from playbook_supervisor.project.expressions.references import (
 )
 from playbook_supervisor.project.playbooks.library import Library
 from playbook_supervisor.project.playbooks.playbook_file import PlaybookFile
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from playbook_supervisor.formats.located import Document
-    from playbook_supervisor.formats.located import Path as Place
 
 MOST = 100
 """The most playbooks of one tree, beside the first."""
@@ -120,32 +116,31 @@ class Children:
         return self._steps[key]
 
     def _looked_up(self, playbook: Playbook, index: int, step: Step) -> ChildStep:
-        file, flaw = self._file(step)
-        if flaw or file is None:
-            faults: tuple[Fault, ...] = (Fault(index, ("command",), flaw),) if flaw else ()
-            return ChildStep(index, step, None, faults)
+        try:
+            file = self._file(step)
+        except CheckError as flaw:
+            return ChildStep(index, step, None, (Fault(index, ("command",), flaw),))
         return ChildStep(index, step, file, tuple(_args(playbook, index, step, file.playbook)))
 
-    def _file(self, step: Step) -> tuple[PlaybookFile | None, CheckError | None]:
+    def _file(self, step: Step) -> PlaybookFile:
         try:
             file = self._library.find(step.child_reference)
         except PlaybookError as error:
-            return None, CheckError(_CHILD, error.message, guidance=error.guidance)
+            raise CheckError(_CHILD, error.message, guidance=error.guidance) from error
         if file.problem:
             said = f"the playbook {file.name} is not valid: {file.problem}"
-            return None, CheckError(_CHILD, said, guidance=f"Run `playbook check {file.source}`.")
+            raise CheckError(_CHILD, said, guidance=f"Run `playbook check {file.source}`.")
         if file.name != step.child:
             said = f"{file.source} holds the playbook {file.name}, which is called otherwise"
             cure = "Give the file the name of its playbook, or put that name here."
-            return None, CheckError(_CHILD, said, guidance=cure)
-        return file, None
+            raise CheckError(_CHILD, said, guidance=cure)
+        return file
 
 
 # ── the args ────────────────────────────────────────────────────────────────────────────────
 
 
 def _args(playbook: Playbook, index: int, step: Step, child: Playbook) -> Iterator[Fault]:
-    """Each required arg is given, and every one that is given is declared and fits."""
     stated, raw = mapping(step), _stated(step)  # what is no text is a fault of its own
     declared = {arg.name: arg for arg in child.args}
     secret = {arg.name for arg in playbook.args if arg.secret}
@@ -170,7 +165,6 @@ def _args(playbook: Playbook, index: int, step: Step, child: Playbook) -> Iterat
 
 
 def _flaw(arg: Arg, text: str, secret: set[str]) -> str:
-    """The fault of the text for an arg, as the rest of a sentence; empty if there is none."""
     if not arg.secret and secret.intersection(names(text)):
         return "is not secret, so it cannot take a secret"
     if not is_known(text) or not text.strip():
@@ -264,7 +258,6 @@ class _Tree:
         return self._playbook.name if key == self._top else self.reachable[key].name
 
     def _below(self, file: PlaybookFile) -> str:
-        """The first fault of a child's own steps, and of theirs, in a sentence."""
         seen = {_key(file.file)}
         due = [file]
         for each in due:
@@ -370,7 +363,6 @@ def _unseen(step: Step, child: Playbook) -> Iterator[tuple[str, str, str]]:
 
 
 def _proves(child: Playbook) -> bool:
-    """True if something is proved at its end, or its last steps need no proof."""
     runs = [step for step in child.phases[-1] if step.autonomy is not Autonomy.SKIP]
     return bool(child.outputs) or not any(
         step.needs_agent and not step.postconditions and not step.outputs for step in runs

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from playbook_supervisor.formats.located import Document, Path
-from playbook_supervisor.formats.problems import Problem, problem_at
+from playbook_supervisor.formats.located import Path
+from playbook_supervisor.formats.problems import Finding
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.model import FIRST_VERSION, Limits
 from playbook_supervisor.project.expressions import namespaces
@@ -43,25 +43,25 @@ _NEWEST_CONDITION = "`proved`"
 _NEWEST_WORDS = ("`where`", "`.failed`", "`.done`")
 _MEANING = "it is the version of the playbook format, and not of your playbook"
 _SHOWN = 120  # characters of what else needs it
-_LATER_WORDS = frozenset({"tasks_done", "git_clean", "commits_made"})
+_LATER_WORDS = ("tasks_done", "git_clean", "commits_made")
+_LATER_POLICY = r"(?:continue|ignore|fail)\Z|retry:"
 _CONDITIONS = ("preconditions", "postconditions")
 
 
-def problems(data: Any, document: Document) -> Iterator[Problem]:
+def problems(data: Any) -> Iterator[Finding]:
     """A warning for a version that is not known, and what a file of an earlier one cannot use."""
     if not isinstance(data, dict):
         return
     version = data.get("version")
     if version in VERSIONS[:-1]:
-        yield from _too_new(data, document, version)
+        yield from _too_new(data, version)
     elif isinstance(version, str) and version not in ("", NEWEST):
         message = f"version `{first_line(version, 20)}` is not known; it is read as {NEWEST}"
         guidance = f'Write `version: "{NEWEST}"`: {_MEANING}.'
-        yield problem_at(document, ("version",), VERSION, message, guidance, severity="warning")
+        yield Finding(("version",), message, guidance, severity="warning", code=VERSION)
 
 
-def _too_new(data: Thing, document: Document, version: str) -> Iterator[Problem]:
-    """One problem, at the first place that needs the newest version that anything needs."""
+def _too_new(data: Thing, version: str) -> Iterator[Finding]:
     uses = [(path, word, key, _needed(path, word)) for path, word, key in _uses(data)]
     newer = [use for use in uses if use[3] > version]
     if not newer:
@@ -72,7 +72,7 @@ def _too_new(data: Thing, document: Document, version: str) -> Iterator[Problem]
     also = f"; so {'does' if ', ' not in others else 'do'} {others}" if others else ""
     message = f"{word} needs version {needed}{first_line(also, _SHOWN)}"
     guidance = f'Write `version: "{needed}"` at the top of the file: {_MEANING}.'
-    yield problem_at(document, path, VERSION, message, guidance, key=key)
+    yield Finding(path, message, guidance, key=key, code=VERSION)
 
 
 def needs_newest(data: Thing) -> bool:
@@ -93,8 +93,7 @@ _Use = tuple[Path, str, bool]
 
 def _uses(data: Thing) -> Iterator[_Use]:
     yield from _keys("playbook", data, ())
-    defaults = data.get("defaults")
-    if isinstance(defaults, dict) and "agent" in defaults:
+    if "agent" in mapping_of(data, "defaults"):
         yield ("defaults", "agent"), "`agent`", True
     for index, arg in things(data, "args"):
         yield from _keys("arg", arg, ("args", index))
@@ -104,10 +103,17 @@ def _uses(data: Thing) -> Iterator[_Use]:
         namespace = text_of(step, "command").split(" ")[0]
         if namespaces.has_meaning(namespace):
             yield (*path, "command"), f"a `{namespace}` command", False
-        yield from _policy(step.get("error_policy"), (*path, "error_policy"))
+        policy, at = step.get("error_policy"), (*path, "error_policy")
+        if isinstance(policy, dict):
+            yield at, "an error policy for each code", False
+        elif isinstance(policy, str) and re.match(_LATER_POLICY, policy):
+            yield at, f"`{first_line(policy, 40)}`", False
         yield from _of_loop(step, path)
         for key in _CONDITIONS:
-            yield from _later_conditions(step.get(key), (*path, key))
+            for number, each in enumerate(listed(step, key)):
+                word = next(iter(each), "") if isinstance(each, dict) else each
+                if isinstance(each, dict) or word in _LATER_WORDS:
+                    yield (*path, key, number), f"`{first_line(word, 40)}`", False
 
 
 def _keys(kind: str, thing: Thing, path: Path) -> Iterator[_Use]:
@@ -118,37 +124,32 @@ def _keys(kind: str, thing: Thing, path: Path) -> Iterator[_Use]:
 
 def _of_loop(step: Thing, path: Path) -> Iterator[_Use]:
     """What 1.2 adds below the keys of a step: to a loop, and to what an expression can ask."""
-    loop = step.get("for_each")
-    if isinstance(loop, dict) and "where" in loop:
+    loop = mapping_of(step, "for_each")
+    if "where" in loop:
         yield (*path, "for_each", "where"), "`where`", True
-    source = text_of(loop, "in") if isinstance(loop, dict) else ""
-    asked = {"when": text_of(step, "when"), "stdin": text_of(step, "stdin"), "for_each": source}
+    asked = {"when": text_of(step, "when"), "stdin": text_of(step, "stdin")}
+    asked["for_each"] = text_of(loop, "in")
     for key, text in asked.items():
         for fact in re.findall(_NEWEST_FACT, text):
             yield (*path, key), f"`.{fact}`", False
 
 
-def _policy(stated: object, path: Path) -> Iterator[_Use]:
-    if isinstance(stated, dict):
-        yield path, "an error policy for each code", False
-    elif isinstance(stated, str) and (
-        stated in ("continue", "ignore", "fail") or stated.startswith("retry:")
-    ):
-        yield path, f"`{first_line(stated, 40)}`", False
-
-
-def _later_conditions(stated: object, path: Path) -> Iterator[_Use]:
-    for index, each in enumerate(stated if isinstance(stated, list) else ()):
-        if isinstance(each, dict) or (isinstance(each, str) and each in _LATER_WORDS):
-            word = next(iter(each), "") if isinstance(each, dict) else each
-            yield (*path, index), f"`{first_line(word, 40)}`", False
-
-
 def things(data: Thing, key: str) -> Iterator[tuple[int, Thing]]:
     """The mappings in the list under `key`, with their index; other items are skipped."""
-    items = data.get(key)
-    if isinstance(items, list):
-        yield from ((index, each) for index, each in enumerate(items) if isinstance(each, dict))
+    items = enumerate(listed(data, key))
+    return ((index, each) for index, each in items if isinstance(each, dict))
+
+
+def listed(each: Thing, key: str) -> list[Any]:
+    """The list under `key`; empty if there is none."""
+    value = each.get(key)
+    return value if isinstance(value, list) else []
+
+
+def mapping_of(each: Thing, key: str) -> Thing:
+    """The mapping under `key`; empty if there is none."""
+    value = each.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def text_of(each: Thing, key: str) -> str:

@@ -105,7 +105,6 @@ def _name(playbook: Playbook, stem: str) -> Iterator[_Warning]:
 
 
 def _feature(playbook: Playbook) -> Iterator[_Warning]:
-    """Once for the playbook, at the first condition or trigger that needs a feature."""
     if any(arg.name == "feature" for arg in playbook.args):
         return
     for index, step in enumerate(playbook.steps):
@@ -220,7 +219,6 @@ def _idle_retry(step: Step, path: Path) -> Iterator[_Warning]:
 
 
 def _defaults(playbook: Playbook, document: Document) -> Iterator[_Warning]:
-    """The codes of the error policy that holds for the steps without one."""
     path: Path = ("defaults",)
     if "error_policy" in _data(document, path):
         following = [
@@ -276,7 +274,6 @@ def _unseen(step: Step, path: Path) -> Iterator[_Warning]:
 
 
 def _refused(step: Step, path: Path) -> Iterator[_Warning]:
-    """A file that the step's agent must leave, and may not write inside Claude Code."""
     files = [((*path, "outputs", number), file) for number, file in enumerate(step.outputs)]
     for number, condition in enumerate(step.postconditions):
         named = file_of(condition)

@@ -7,7 +7,6 @@ import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.located import Document
@@ -17,11 +16,8 @@ from playbook_supervisor.formats.strict_yaml import MAX_BYTES
 from playbook_supervisor.kernel.model import Arg, Playbook
 from playbook_supervisor.project.playbooks.schema import examine_translation, required
 from playbook_supervisor.project.playbooks.secret_detection import refused
-from playbook_supervisor.project.playbooks.translation import translate
+from playbook_supervisor.project.playbooks.translation import Translation, translate
 from playbook_supervisor.system.disk.files import contained, read_bytes
-
-if TYPE_CHECKING:
-    from playbook_supervisor.project.playbooks.translation import Translation
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,14 @@ from pathlib import Path as FilePath
 
 from playbook_supervisor.errors import ArgumentError, CheckError
 from playbook_supervisor.formats.located import Data, Document, Path, Plain, yaml_values
-from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem, once, problem_of, refusal
+from playbook_supervisor.formats.problems import (
+    MAX_PROBLEMS,
+    Finding,
+    Problem,
+    once,
+    problem_of,
+    refusal,
+)
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import (
     AGENT_NAMESPACES,
@@ -84,11 +91,10 @@ def examine_translation(translation: Translation) -> tuple[Playbook | None, tupl
         return None, _by_place(translation.problems, document)
     typed = _typed("", document.data)
     conforming = _conforms(typed)
-    found: Iterable[Problem] = chain(
-        format_version.problems(typed, document), rules.violations(typed, document)
-    )
+    findings: Iterable[Finding] = chain(format_version.problems(typed), rules.violations(typed))
     if not conforming:
-        found = chain(found, _violations(typed, document, _schema()))
+        findings = chain(findings, _violations(typed, _schema()))
+    found: Iterable[Problem] = (each.within(document) for each in findings)
     found = once(found, RULE) if translation.kind else found
     problems = _by_place(chain(translation.problems, found), document)
     if any(problem.severity == "error" for problem in problems):
@@ -104,14 +110,13 @@ def examine_conditions(
     It is read like the `postconditions` of a step. The text of an item with a problem is empty.
     """
     typed = _typed("", stated)
-    found = rules.in_list(typed, document, path)
+    found = rules.in_list(typed, path)
     items = typed if isinstance(typed, list) else []
     texts = [_text_of(each) if _conforms(_stating([each])) else "" for each in items]
     if not _conforms(_stating(typed)):
         schema = {**_schema(), "$ref": "#/definitions/step/properties/postconditions"}
-        found = chain(found, _violations(typed, document, schema, path))
-    problems = _by_place(found, document)
-    return tuple(texts), problems
+        found = chain(found, _violations(typed, schema, path))
+    return tuple(texts), _by_place((each.within(document) for each in found), document)
 
 
 def _stating(conditions: object) -> dict[str, Any]:
@@ -181,7 +186,6 @@ def _typed(key: str, value: Any) -> Any:
 
 
 def _texts(value: Any) -> Any:
-    """The data with all of its scalars as text: the values of args, as a person types them."""
     if isinstance(value, dict):
         return {key: _texts(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -205,18 +209,15 @@ def _conforms(typed: Any) -> bool:
     return bool(conforms(typed))
 
 
-def _violations(
-    typed: Any, document: Document, schema: dict[str, Any], at: Path = ()
-) -> Iterator[Problem]:
+def _violations(typed: Any, schema: dict[str, Any], at: Path = ()) -> Iterator[Finding]:
     from jsonschema import Draft7Validator
 
     for error in Draft7Validator(schema).iter_errors(typed):
         path = (*at, *error.absolute_path)
-        yield from explain(str(error.validator), document, path, error.instance, dict(error.schema))
+        yield from explain(str(error.validator), path, error.instance, dict(error.schema))
 
 
 def _by_place(found: Iterable[Problem], document: Document) -> tuple[Problem, ...]:
-    """Each problem once, up to MAX_PROBLEMS, and one that says that there are more."""
     left = iter(found)
     first = set(islice(left, MAX_PROBLEMS))
     if next(left, None):

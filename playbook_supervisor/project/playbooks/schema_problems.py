@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from playbook_supervisor.formats.located import Document, Path
-from playbook_supervisor.formats.problems import Problem, problem_at
+from playbook_supervisor.formats.located import Path
+from playbook_supervisor.formats.problems import Finding
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line
 from playbook_supervisor.project.expressions import namespaces
 from playbook_supervisor.project.expressions.requirement import LISTS
@@ -38,19 +38,17 @@ _VALUED = {
 _A_CONDITION = "git_clean"  # among the words of any list of conditions
 
 
-def explain(
-    keyword: str, document: Document, path: Path, instance: Any, schema: Schema
-) -> Iterator[Problem]:
+def explain(keyword: str, path: Path, instance: Any, schema: Schema) -> Iterator[Finding]:
     """The problems of the `instance` at `path`, which violates the `keyword` of `schema`."""
     match keyword:
         case "additionalProperties":
-            return _unknown_keys(document, path, instance, schema)
+            return _unknown_keys(path, instance, schema)
         case "required":
-            return _missing_keys(document, path, instance, schema)
+            return _missing_keys(path, instance, schema)
         case "type":
-            return _wrong_type(document, path, instance, schema)
+            return _wrong_type(path, instance, schema)
         case "enum":
-            return _not_allowed(document, path, instance, schema)
+            return _not_allowed(path, instance, schema)
         case "pattern":
             message = f"{shown(instance)} is not a valid `{_key(path)}` of {_a(_kind(path))}"
             guidance = schema["patternErrorMessage"]
@@ -68,7 +66,7 @@ def explain(
         case _:  # the number of properties
             message = f"{_name(path)} has {len(instance)} conditions, not one"
             guidance = "Write each condition as its own item."
-    return iter([problem_at(document, path, SCHEMA, message, guidance)])
+    return iter([Finding(path, message, guidance, code=SCHEMA)])
 
 
 def shown(value: object) -> str:
@@ -82,9 +80,7 @@ def shown(value: object) -> str:
             return f"`{first_line(str(value), 60)}`"
 
 
-def _unknown_keys(
-    document: Document, path: Path, instance: Any, schema: Schema
-) -> Iterator[Problem]:
+def _unknown_keys(path: Path, instance: Any, schema: Schema) -> Iterator[Finding]:
     known, kind = schema["properties"], _kind(path)
     for key in instance:
         if key in known:
@@ -93,55 +89,51 @@ def _unknown_keys(
         if kind == "step" and namespaces.has_meaning(str(key)):
             guidance = f"Write `command: {key} …`, and what it needs under `with`."
         message = f"{shown(key)} is not a known {kind} key"
-        yield problem_at(document, (*path, key), SCHEMA, message, guidance, key=True)
+        yield Finding((*path, key), message, guidance, key=True, code=SCHEMA)
 
 
-def _missing_keys(
-    document: Document, path: Path, instance: Any, schema: Schema
-) -> Iterator[Problem]:
+def _missing_keys(path: Path, instance: Any, schema: Schema) -> Iterator[Finding]:
     for key in schema["required"]:
         if key not in instance:
             guidance = f"Add `{key}:` with {_wanted(schema['properties'][key])}."
             if key == "version":
                 guidance = 'Write `version: "1.2"`: it is the version of the playbook format.'
-            yield problem_at(document, path, SCHEMA, f"`{key}` is missing", guidance)
+            yield Finding(path, f"`{key}` is missing", guidance, code=SCHEMA)
 
 
-def _wrong_type(document: Document, path: Path, instance: Any, schema: Schema) -> Iterator[Problem]:
+def _wrong_type(path: Path, instance: Any, schema: Schema) -> Iterator[Finding]:
     wanted = _wanted(schema)
     if not path:
         is_empty = instance is None
         message = "the file is empty" if is_empty else f"this is {shown(instance)}, not a playbook"
-        yield problem_at(document, path, SCHEMA, message, _SKELETON)
+        yield Finding(path, message, _SKELETON, code=SCHEMA)
     elif instance is None:
         guidance = f"Write {wanted}, or remove the key if it is optional."
-        yield problem_at(document, path, SCHEMA, f"{_name(path)} has no value", guidance, key=True)
+        yield Finding(path, f"{_name(path)} has no value", guidance, key=True, code=SCHEMA)
     else:
         message = f"{_name(path)} is {shown(instance)}, not {_type(schema)}"
-        yield problem_at(document, path, SCHEMA, message, f"Write {wanted}.")
+        yield Finding(path, message, f"Write {wanted}.", code=SCHEMA)
 
 
-def _not_allowed(
-    document: Document, path: Path, instance: Any, schema: Schema
-) -> Iterator[Problem]:
+def _not_allowed(path: Path, instance: Any, schema: Schema) -> Iterator[Finding]:
     if not isinstance(instance, str):
         return  # its type is already reported
     is_condition = _kind(path) == "condition" and _A_CONDITION in schema["enum"]
     valued = _VALUED if is_condition else {}
     if instance in valued:
         guidance = f"Write `{valued[instance]}`, for example."
-        yield problem_at(document, path, SCHEMA, f"`{instance}` needs a value", guidance)
+        yield Finding(path, f"`{instance}` needs a value", guidance, code=SCHEMA)
         return
     word, equals, value = instance.partition("=")
     if equals and word in valued:  # as evidence spells it
         guidance = f'Write `{word}: "{first_line(value, 60)}"`.'
         message = f"{shown(instance)} is how evidence spells a condition, not how a file does"
-        yield problem_at(document, path, SCHEMA, message, guidance)
+        yield Finding(path, message, guidance, code=SCHEMA)
         return
     allowed = [*schema["enum"], *valued]
     guidance = f"{did_you_mean(instance, allowed)}Allowed: {', '.join(in_short(allowed))}."
     message = f"{shown(instance)} is not a valid value of `{_key(path)}`"
-    yield problem_at(document, path, SCHEMA, message, guidance)
+    yield Finding(path, message, guidance, code=SCHEMA)
 
 
 def in_short(words: Sequence[str]) -> list[str]:
@@ -156,7 +148,6 @@ def _key(path: Path) -> str:
 
 
 def _kind(path: Path) -> str:
-    """The kind of thing at the path: playbook, arg, step, condition, `limits` or `defaults`."""
     if not {*LISTS, "conditions"}.isdisjoint(path):
         return "condition"
     kinds = {"args": "arg", "steps": "step", **{key: key for key in _MAPPINGS}}

@@ -42,37 +42,29 @@ _OTHER_DETECTORS |= {"HexHighEntropyString", "HighEntropyStringsPlugin"}
 """Detectors that are asked by name, or cannot tell a secret from an address or a commit."""
 
 
-class _Candidate(Record):
-    """A value that could be a secret; `name` is what it is called, if that is a secret's name."""
-
-    path: Path
-    name: str
-    value: str
-
-
 def found(document: Document) -> tuple[Problem, ...]:
     """An error for each value that looks like a secret. No message contains any of it."""
-    return tuple(dict.fromkeys(_problems(document)))
+    problems = []
+    for path, name, value in _candidates(document.data):
+        if kind := _named_secret(value) if name else _shape(value):
+            shown = first_line(name or str(path[-1]), 60)
+            message = f"the value of `{shown}` looks like a secret ({kind})"
+            problems.append(problem_at(document, path, SECRET, message, CODES[SECRET]))
+    return tuple(dict.fromkeys(problems))
 
 
 def refused(document: Document, data: bytes) -> tuple[Problem, ...]:
     """Those of them that no comment in the file allows."""
-    return unallowed(found(document), data)
-
-
-def _problems(document: Document) -> Iterator[Problem]:
-    for each in _candidates(document.data):
-        kind = _named_secret(each.value) if each.name else _shape(each.value)
-        if kind:
-            shown = first_line(each.name or str(each.path[-1]), 60)
-            message = f"the value of `{shown}` looks like a secret ({kind})"
-            yield problem_at(document, each.path, SECRET, message, CODES[SECRET])
+    problems = found(document)
+    allowances = _allowances(data) if problems else []
+    return tuple(each for each in problems if not any(_allows(one, each) for one in allowances))
 
 
 # ── what could be one ───────────────────────────────────────────────────────────────────────
 
 
-def _candidates(data: Data) -> Iterator[_Candidate]:
+def _candidates(data: Data) -> Iterator[tuple[Path, str, str]]:
+    """Path, name and value; the name is empty if it is not that of a secret."""
     waiting: list[tuple[Path, str, Data]] = [((), "", data)]
     while waiting:
         path, name, value = waiting.pop()
@@ -87,18 +79,18 @@ def _candidates(data: Data) -> Iterator[_Candidate]:
             yield from _in_text(path, name, text)
 
 
-def _in_text(path: Path, name: str, text: str) -> Iterator[_Candidate]:
+def _in_text(path: Path, name: str, text: str) -> Iterator[tuple[Path, str, str]]:
     named = [(name, text)] if _NAMED.match(name) else []
     if path[-1:] == ("command",):
         named += _PAIR.findall(text)
     for called, value in named:
         literal = _SCHEME.sub("", value, count=1).strip(" \t'\"")
         if len(literal) >= _SHORTEST and not re.match(_HARMLESS, literal):
-            yield _Candidate(path, called, literal)
+            yield path, called, literal
             return
     runs = (run for run in _RUN.findall(text) if not run.isalpha() and not run.isdigit())
     if _SHAPED.search(text) or any(re.search(r"[0-9]", run) for run in runs):
-        yield _Candidate(path, "", text)
+        yield path, "", text
 
 
 # ── whether it is one ───────────────────────────────────────────────────────────────────────
@@ -158,7 +150,7 @@ def without_allowed(
     Only warnings can be allowed, and values that look like secrets. `unchecked` are codes that were
     not looked for here.
     """
-    allowances = list(_allowances(data.decode("utf-8", "replace").splitlines()))
+    allowances = _allowances(data)
     used: set[tuple[int, str]] = set()
     left: list[Problem] = []
     for problem in problems:
@@ -180,22 +172,13 @@ def without_allowed(
     return tuple(sorted(left, key=lambda problem: problem.position))
 
 
-def unallowed(problems: Sequence[Problem], data: bytes) -> tuple[Problem, ...]:
-    """The problems that no comment allows."""
-    allowances = list(_allowances(data.decode("utf-8", "replace").splitlines())) if problems else []
-    return tuple(
-        problem
-        for problem in problems
-        if not any(_allows(allowance, problem) for allowance in allowances)
-    )
-
-
 def _allows(allowance: _Allowance, problem: Problem) -> bool:
     allowable = problem.severity == "warning" or problem.code == SECRET
     return allowable and problem.line == allowance.covers and problem.code in allowance.codes
 
 
-def _allowances(lines: Sequence[str]) -> Iterator[_Allowance]:
+def _allowances(data: bytes) -> list[_Allowance]:
+    lines, found = data.decode("utf-8", "replace").splitlines(), []
     for number, line in enumerate(lines, 1):
         if _SURELY in line and (comment := re.search(_COMMENT, line)):
             covers = number
@@ -203,7 +186,8 @@ def _allowances(lines: Sequence[str]) -> Iterator[_Allowance]:
                 covers += 1  # alone on its line, it speaks of the next one
             stated = re.match(_ALLOWANCE, comment[1])
             codes = tuple(re.split(r"\s*,\s*", stated[1])) if stated else ()
-            yield _Allowance(number, comment.start() + 1, covers, codes)
+            found.append(_Allowance(number, comment.start() + 1, covers, codes))
+    return found
 
 
 def _warning(source: str, at: tuple[int, int], message: str) -> Problem:

@@ -93,7 +93,6 @@ def lacking(playbook: Playbook, root: Path, start: str = "") -> Iterator[Lack]:
 
 
 def _may_be_left_out(step: Step) -> bool:
-    """True if a person is asked first, or the run can go on without the step."""
     asked = step.approval or step.autonomy is Autonomy.GATE_ALWAYS or step.when or step.skip_if
     return bool(asked) or step.error_policy.default.reaction in _TOLERANT
 

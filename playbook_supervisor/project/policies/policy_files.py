@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.checked_mapping import Problems, Section, is_empty
+from playbook_supervisor.formats.located import Data, Document
+from playbook_supervisor.formats.located import Path as Place
 from playbook_supervisor.formats.problems import Problem, problem_at, refusal
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES, load
@@ -22,16 +23,12 @@ from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import GateReason
 from playbook_supervisor.project.conditions.conditions import require_answerable
 from playbook_supervisor.project.expressions.references import names
-from playbook_supervisor.project.playbooks import yaml_folder
+from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.playbooks.schema import examine_conditions
 from playbook_supervisor.project.policies.session_policy import LADDER, ROLE, Demand, Policy
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import contained, read_bytes
-
-if TYPE_CHECKING:
-    from playbook_supervisor.formats.located import Data, Document
-    from playbook_supervisor.formats.located import Path as Place
-    from playbook_supervisor.project.settings.config import Config
 
 FOLDER = ".playbooks/policies"
 CODE = "PB-CHECK-POLICY"
@@ -115,7 +112,7 @@ def project_rules(root: Path, config: Config | None) -> tuple[PolicyRule, ...]:
     all; StorageError if one cannot be read or is a link out of the repository.
     """
     rules: list[PolicyRule] = []
-    for name in yaml_folder.names(contained(root, FOLDER)):
+    for name in library.file_names_in(contained(root, FOLDER)):
         source = f"{FOLDER}/{name}"
         data = read_bytes(contained(root, source), limit=MAX_BYTES)
         found, problems = examine(data, source, config)
@@ -159,7 +156,6 @@ def examine(
 def _unanswerable(
     conditions: Sequence[str], document: Document, path: Place, config: Config | None
 ) -> Iterator[Problem]:
-    """Args, which a policy does not have, and checks that the settings do not define."""
     for number, condition in enumerate(conditions):
         at = (*path, number)
         if referred := names(condition):

@@ -141,17 +141,11 @@ def _admit(
 ) -> None:
     for demand in demands:
         if not _among(by, role, demand.answered_by):
-            who = (
-                "autonomous mode"
-                if by == Mode.AUTONOMOUS
-                else by or "a person without a git identity"
-            )
+            person = by or "a person without a git identity"
+            who = "autonomous mode" if by == Mode.AUTONOMOUS else person
             who += f", as the database role {role}," if role else ""
-            raise PolicyError(
-                code,
-                f"{who} may not {deed} `{step_id}`: "
-                f"the policy {demand.policy} requires {' or '.join(demand.answered_by)}",
-            )
+            wanted = f"the policy {demand.policy} requires {' or '.join(demand.answered_by)}"
+            raise PolicyError(code, f"{who} may not {deed} `{step_id}`: {wanted}")
 
 
 def _among(by: str, role: str, patterns: tuple[str, ...]) -> bool:
@@ -195,16 +189,8 @@ def _effects(step: Step, policy: Policy) -> Iterator[Effect]:
         before, step = step, _tighter(step, demand)
         added = step.postconditions[len(before.postconditions) :]
         if step != before or demand.answered_by or demand.forbid:
-            yield Effect(
-                step.id,
-                demand.policy,
-                before.autonomy,
-                step.autonomy,
-                added,
-                demand.answered_by,
-                demand.reason,
-                demand.forbid,
-            )
+            kept = (demand.answered_by, demand.reason, demand.forbid)
+            yield Effect(step.id, demand.policy, before.autonomy, step.autonomy, added, *kept)
 
 
 def _tighter(step: Step, demand: Demand) -> Step:

@@ -12,27 +12,21 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.formats.sanitize import counted, first_line, some
 from playbook_supervisor.kernel.directives import Answer
 from playbook_supervisor.project.proofs.composed_runs import ComposedRuns
-from playbook_supervisor.project.proofs.judgement import Became, Concern, concerns
+from playbook_supervisor.project.proofs.judgement import Became, Concern, Verdict, concerns
 from playbook_supervisor.project.proofs.proving import prove
 from playbook_supervisor.project.proofs.questions import keep_question
-from playbook_supervisor.project.proofs.reports import Verdict
-from playbook_supervisor.project.settings.checks import NOT_STARTED, Proof, key
-from playbook_supervisor.project.settings.config import CLEAN
+from playbook_supervisor.project.proofs.runs import Run
+from playbook_supervisor.project.settings.checks import NOT_STARTED, Checking, Proof, key
+from playbook_supervisor.project.settings.config import CLEAN, CheckSpec, Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk import files
 from playbook_supervisor.system.git import checkout, git_process, tree
+from playbook_supervisor.system.git.checkout import Checkout, Pinned
 from playbook_supervisor.system.git.tree_objects import TreeObjects
-
-if TYPE_CHECKING:
-    from playbook_supervisor.project.proofs.runs import Run
-    from playbook_supervisor.project.settings.checks import Checking
-    from playbook_supervisor.project.settings.config import CheckSpec, Config
-    from playbook_supervisor.system.git.checkout import Checkout, Pinned
 
 OLD_TESTS, AS_MANY, ALARM, RUNNER = "old_tests", "as_many", "alarm", "runner"
 PARTS = (OLD_TESTS, AS_MANY, ALARM, RUNNER)
@@ -111,7 +105,6 @@ def _beginning(here: Checkout, pinned: Pinned) -> str:
 
 
 def _keep_proof(spec: CheckSpec, runs: ComposedRuns, checking: Checking) -> None:
-    """Keep what the run of now proves, for conditions that ask for its exit status."""
     if checking.proofs is None or spec.room != CLEAN or "now" not in vars(runs) or runs.known:
         return
     now, at = runs.now, time.time_ns() // 1_000_000
@@ -194,7 +187,6 @@ class _Case:
             self.held.append(f"{some(retried, _NAMED)} needed a retry")
 
     def _may_fail(self, failing: Sequence[str]) -> bool:
-        """True if failures of the beginning are allowed, and all of these are some."""
         if not self.options.red or self.spec.room != CLEAN:
             return False
         return set(failing) <= set(self.runs.base.failing)
@@ -225,7 +217,6 @@ class _Case:
         self._judge_new_tests(begun, now)
 
     def _fails_as_before(self, test: str, now: Mapping[str, Verdict]) -> bool:
-        """True if it may fail and fails in no more cases, and if its test file is not the cause."""
         sides = (self.runs.base.tests or {}, self.runs.old.tests or {}, now)
         was, then, later = (tests.get(test, Verdict()) for tests in sides)
         no_worse = was.failed >= then.failed > 0 and then.passed >= was.passed
@@ -243,7 +234,6 @@ class _Case:
         return f"{len(found)} of {counted(ran, 'test')} of the beginning {disagree}: {lines}"
 
     def _refuse_staged(self, found: Sequence[Concern], base: Run) -> None:
-        """Refuse what failed at the beginning and passes now because its test has changed."""
         red = [each for each in found if each.test in base.failing]
         if not red or not self.runs.sides.changed_code:
             return
@@ -352,7 +342,6 @@ class _Case:
         return self._differences(new=True) if around or unplaced else []
 
     def _differences(self, *, new: bool) -> list[str]:
-        """The difference of the witnesses; of `new` test files only the size, if anything."""
         sides = self.runs.sides
         added = {*self.runs.tests_in(sides.now)} - {*sides.before}
         paths = [path for path in sides.changed_witnesses if new or path not in added]
@@ -370,13 +359,12 @@ class _Case:
         yield from (f"  {line}" for line in changed)
 
     def _names_of_runner(self) -> list[str]:
-        """Lines of code that name the runner, and files that load by themselves."""
         runner, sides = self.runs.runner, self.runs.sides
         if runner is None or RUNNER in self.options.without:
             return []
         lines = [f"{path}: new, and it may load by itself" for path in sorted(sides.left_out)]
         paths = [path for path in sides.changed_code if path not in sides.left_out]
-        for path, (before, now) in self.runs.texts(paths).items():
+        for path, (before, now) in sides.texts(paths).items():
             if len(now) > _LARGEST or b"\0" in now:
                 continue
             known = set(before.decode("utf-8", "replace").splitlines())

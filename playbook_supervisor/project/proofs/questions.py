@@ -65,7 +65,6 @@ def _name(data: bytes) -> str:
 
 
 def _digest_of(lines: Sequence[str]) -> str:
-    """A digest that differs for other lines, also if their texts would make the same text."""
     each = (digest(line.encode("utf-8", "surrogatepass")) for line in lines)
     return digest("\n".join(each).encode())
 

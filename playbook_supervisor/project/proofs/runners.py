@@ -185,7 +185,6 @@ def reporting_argv(runner: Runner | None, argv: Sequence[str]) -> tuple[str, ...
 
 
 def _named(argv: Sequence[str]) -> tuple[Runner, int] | None:
-    """The runner that is a word of the program, and where."""
     for at, word in enumerate(argv):
         for runner in RUNNERS:
             is_test = runner not in (GO, CARGO) or {"test", "nextest"} & set(argv[at + 1 :])
@@ -282,7 +281,6 @@ def is_data(path: str) -> bool:
 
 
 def _beside(model: str, name: str) -> str:
-    """A path in the folder of the model, with the form of its name and after it in order."""
     path = PurePosixPath(model)
     ending = r"(?:[._](?:test|spec))?(?:\.\w+)?\Z"
     return str(path.with_name(re.sub(ending, rf"s_{name}\g<0>", path.name, count=1)))

@@ -12,21 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import counted
-from playbook_supervisor.project.proofs.proving import status_of
-from playbook_supervisor.project.proofs.reports import Verdict, read_reports
-from playbook_supervisor.project.proofs.rooms import Reporting, run_at, run_in_room
+from playbook_supervisor.project.proofs.judgement import Verdict, read_reports
+from playbook_supervisor.project.proofs.proving import Reporting, run_at, run_in_room, status_of
+from playbook_supervisor.project.proofs.runners import Alarm
 from playbook_supervisor.project.settings.checks import Checking, CheckRun, duration, key
 from playbook_supervisor.project.settings.config import CheckSpec, Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk import files
-
-if TYPE_CHECKING:
-    from playbook_supervisor.project.proofs.runners import Alarm
-    from playbook_supervisor.system.git.checkout import Checkout
+from playbook_supervisor.system.git.checkout import Checkout
 
 _FOLDER = "runs"
 _MOST_KEPT = 64
@@ -117,7 +113,6 @@ class Runs:
         made: Callable[[], tuple[CheckRun, tuple[bytes, ...]]],
         alarms: Sequence[Alarm] = (),
     ) -> Run:
-        """The first run that passes, or the last that may be made."""
         for tries in range(1, self.spec.tries + 1):
             ended, reports = made()
             tests = read_reports(reports) if reports else None

@@ -118,7 +118,6 @@ def _admit(
 
 
 def _refusal(config: Config, names: Sequence[str]) -> str:
-    """Why the program of these names must not be started, by whatever; empty if it may."""
     if any(_matches(names, pattern) for pattern in config.deny.cli or ()):
         return "`deny.cli` of the project's config forbids it"
     shells = [name for name in names if re.match(_SHELLS, _name(name))]
@@ -145,7 +144,6 @@ def _loads_others(program: str, env: Mapping[str, str | None], path: str | None)
 
 
 def _path(env: Mapping[str, str | None], cwd: Path) -> str | None:
-    """The PATH on which a program that starts in `cwd` is found; None for our own."""
     folders = env.get("PATH")
     if folders is None or folders == os.environ.get("PATH"):
         return None
@@ -177,7 +175,6 @@ def _name(program: str) -> str:
 
 
 def _word(argument: str) -> str:
-    """The program that an argument may name: its first word that is neither option nor setting."""
     option = _SPLIT.match(argument)
     words = argument[option.end() if option else 0 :].split()
     return next((each for each in words if each[0] != "-" and "=" not in each), "")

@@ -250,7 +250,6 @@ def examine(data: bytes, source: str) -> tuple[Config, tuple[Problem, ...]]:
 
 
 def _migrated(document: Document, problems: Problems) -> Data:
-    """The data in the newest version of the format. StateError PB-STATE-NEWER."""
     data = document.data
     if not isinstance(data, dict) or "schema" not in data:
         return data
@@ -380,7 +379,6 @@ def _inbox(section: Section) -> Inbox:
 
 
 def _isolation(top: Section) -> Isolation:
-    """A mode alone, or a section."""
     if top.is_text("isolation"):
         return Isolation(top.choice("isolation", ISOLATION, "none"))
     section = top.section("isolation", ("mode", "network", "hosts", "write", "show", "hide"))
@@ -445,7 +443,6 @@ def _check(name: str, section: Section) -> CheckSpec:
 
 
 def _globs(section: Section, key: str) -> tuple[str, ...]:
-    """Patterns of paths: one, or a list."""
     patterns = section.words(key)
     for pattern in patterns:
         if pattern and (why := flaw(pattern)):

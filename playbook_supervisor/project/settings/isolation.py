@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import ArgumentError, PolicyError
+from playbook_supervisor.kernel.model import Step
+from playbook_supervisor.project.settings.config import CheckSpec, Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.git import checkout, git_process
+from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.isolation import profiles, sandbox
+from playbook_supervisor.system.isolation.profiles import Profile
 from playbook_supervisor.system.isolation.sandbox import Sandbox
-
-if TYPE_CHECKING:
-    from playbook_supervisor.kernel.model import Step
-    from playbook_supervisor.project.settings.config import CheckSpec, Config, Network
-    from playbook_supervisor.system.git.checkout import Checkout
-    from playbook_supervisor.system.isolation.profiles import Profile
-
 
 _US = "command"  # the scope of the hooksPath with which we ask
 _HOOKS_PATH = ("config", "--null", "--show-scope", "--type=path", "--get-all", "core.hooksPath")
@@ -69,8 +65,7 @@ def of_check(
     """The isolation of a check, in its clean room or in the checkout."""
     if config.isolation.mode == "none":
         return None
-    wishes = _wishes(config, spec.network)
-    return _sandbox(config, profiles.of_check(here, wishes, room, temporary))
+    return _sandbox(config, profiles.of_check(here, _wishes(config, spec), room, temporary))
 
 
 def written(step: Step) -> tuple[str, ...]:
@@ -104,9 +99,9 @@ def _sandbox(config: Config, profile: Profile) -> Sandbox | None:
     return Sandbox(profile, backend) if backend else None
 
 
-def _wishes(config: Config, network: Network | None = None) -> profiles.Wishes:
+def _wishes(config: Config, spec: CheckSpec | None = None) -> profiles.Wishes:
     asked = config.isolation
-    reached = asked.network if network is None else network
+    reached = asked.network if spec is None or spec.network is None else spec.network
     return profiles.Wishes(asked.write, asked.show, asked.hide, reached, asked.hosts)
 
 

@@ -12,16 +12,13 @@ from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
 from playbook_supervisor.errors import PlaybookError, StepError
 from playbook_supervisor.kernel.model import Arg, Step
 from playbook_supervisor.project.expressions.references import handle, secret_names
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.system.process import processes
-
-if TYPE_CHECKING:
-    from playbook_supervisor.project.settings.config import Config
 
 SHORTEST = 4
 """Characters of a secret at least: a shorter value would hide parts of common words."""

@@ -34,32 +34,19 @@ NOTICED = "a test that must fail did"
 SHORT = {
     "pytest": {
         FIX,
-        "feature with tests",
         "exit when it is called",
-        "forced results",
-        "patched runner",
         "report of its own",
-        "edited assertion",
-        "deleted test",
-        "skipped test",
-        "filter",
         "filter in a shared file",
         "package that shadows the runner",
         "poisoned bytecode",
     },
-    "unittest": {FIX, "exit from the source", "patched runner", "edited assertion"},
-    "node": {FIX, "patched assertions", "edited assertion"},
-    "go": {FIX, "exit when it is called", "forced results"},
+    "unittest": {FIX, "patched runner"},
+    "node": {FIX, "patched assertions"},
+    "go": {FIX, "forced results"},
     "rspec": {FIX, "patched when it is called"},
 }
 """What is tried each time."""
-LONG = {
-    FIX,
-    "forced results",
-    "edited assertion",
-    "patched assertions",
-    "patched when it is called",
-}
+LONG = {FIX, "forced results", "patched assertions", "patched when it is called"}
 """What is long with the other runners; all else is thorough."""
 
 
@@ -103,7 +90,8 @@ def environment(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
 def marks(name: str, change: str) -> tuple[pytest.MarkDecorator, ...]:
     if change in SHORT.get(name, ()):
         return ()
-    return (pytest.mark.long if change in LONG else pytest.mark.thorough,)
+    is_long = change in LONG and name not in SHORT
+    return (pytest.mark.long if is_long else pytest.mark.thorough,)
 
 
 def cases(kind: str) -> list[object]:
@@ -157,21 +145,12 @@ UNIT = {
     "def test_unit():\n    assert add(1, 1) == 2\n",
     "tests/zone/test_zone.py": "def test_zone():\n    pass\n",
 }
-DEEP = {
-    "sub/deep.test.ts": "import { expect, test } from 'vitest';\n"
-    "import { add } from '../add.js';\n\n"
-    "test('deep', () => expect(add(1, 1)).toBe(2));\n"
-}
 WHERE = [
-    ("pytest", (*PYTHON, "pytest", "test_calc.py"), {}),
     ("pytest", (*PYTHON, "pytest", "tests/unit"), UNIT),
-    ("unittest", (*PYTHON, "unittest", "test_calc"), {}),
     ("unittest", (*PYTHON, "pytest", "-q"), {}),
     ("node", ("node", "--test", "add.test.js"), {}),
-    ("vitest", ("node_modules/.bin/vitest", "run", "--dir", "sub"), DEEP),
     ("jest", ("node_modules/.bin/jest", "add"), {}),
     ("go", ("go", "test", "./calc"), {}),
-    ("cargo", ("cargo", "test", "--lib"), {}),
     ("cargo", ("cargo", "test", "-q", "--test", "sums", "--", "--nocapture"), {}),
     ("rspec", ("rspec", "spec/calc_spec.rb"), {}),
 ]
@@ -217,11 +196,3 @@ def test_a_check_that_may_not_run_a_test_that_must_fail_is_a_question(workshop: 
     assert found.asked, found
     (line,) = question(workshop.root(project), found.asked)
     assert line.endswith("it is not known whether the check runs the others")
-
-
-def test_a_check_that_runs_no_test_that_must_fail_says_so(workshop: Workshop) -> None:
-    argv = (*PYTHON, "pytest", "-k", "zero")
-    project = with_changes(PROJECTS["pytest"], name="one word", argv=argv)
-    found = workshop.judged(project, {project.source: project.right})
-    assert found.answer is Answer.HELD, found
-    assert "no test that must fail could be added" in found.evidence

@@ -69,7 +69,9 @@ def without_times(evidence: str) -> str:
     return " ".join(word for word in evidence.split() if not word.replace(".", "").isdecimal())
 
 
-@pytest.mark.parametrize("kill", [NOW, BEGINNING, EARLIER])
+@pytest.mark.parametrize(
+    "kill", [pytest.param(NOW, marks=pytest.mark.thorough), BEGINNING, EARLIER]
+)
 def test_a_kill_in_any_run_changes_nothing_but_the_time(
     changed: Project, beside: Path, kill: int
 ) -> None:

@@ -49,7 +49,6 @@ class TestAdd(unittest.TestCase):
         self.assertEqual(add(2, 3), 5)
 """
 
-DOUBLED = "from calc import double\n\n\ndef test_double():\n    assert double(2) == 4\n"
 ALL = Options()
 
 Change = Callable[[Path], object]
@@ -91,44 +90,21 @@ def fix(root: Path) -> None:
     put(root, "calc.py", RIGHT)
 
 
-def fixed(root: Path) -> Path:
-    fix(root)
-    return root
+def names_its_runner(root: Path) -> None:
+    put(root, "calc.py", RIGHT + "\n\ndef under_test():\n    import pytest\n")
+    put(root, "sitecustomize.py", "")
 
 
 def test_an_honest_fix_is_proved_and_the_evidence_says_by_what(tmp_path: Path) -> None:
-    found = judged(project(tmp_path), fix)
+    root, said = project(tmp_path), list[str]()
+    found = judged(root, fix)
     assert found.answer is Answer.HELD, found
     assert found.evidence.startswith("2 tests passed in ")
     assert "a test that must fail did" in found.evidence
     assert "2 tests of the beginning agree (1 of them failed then)" in found.evidence
-
-
-def test_a_second_look_makes_no_run(tmp_path: Path) -> None:
-    root, said = project(tmp_path), list[str]()
-    pinned = replace(pinned_now(root), tree=tree_id(root))
-    fix(root)
     spec = CheckSpec("test", PYTEST, 60, {}, CLEAN)
-    first, again = (
-        judge(spec, ALL, root, PROGRAMS, Checking(say=lines.append), pinned)
-        for lines in (list[str](), said)
-    )
-    assert first == again
-    assert (first.answer, said) == (Answer.HELD, [])
-
-
-def test_new_tests_count_if_they_fail_with_the_code_of_the_beginning(tmp_path: Path) -> None:
-    def change(root: Path) -> None:
-        put(root, "calc.py", RIGHT + "\n\ndef double(a):\n    return 2 * a\n")
-        put(
-            root,
-            "test_more.py",
-            "from calc import double\n\n\ndef test_double():\n    assert double(2) == 4\n",
-        )
-
-    found = judged(project(tmp_path), change, options=Options(new_tests=True))
-    assert found.answer is Answer.HELD, found
-    assert "1 new or changed test: 1 failed with the code of the beginning" in found.evidence
+    again = judge(spec, ALL, root, PROGRAMS, Checking(say=said.append), pinned_now(root))
+    assert (again, said) == (found, [])  # the last commit is the beginning, and no run is made
 
 
 def test_required_new_tests_that_prove_nothing_are_refused(tmp_path: Path) -> None:
@@ -141,27 +117,16 @@ def test_required_new_tests_that_prove_nothing_are_refused(tmp_path: Path) -> No
     assert "no new or changed test failed with the code of the beginning" in found.evidence
 
 
-def test_layout_and_comments_of_tests_are_no_question(tmp_path: Path) -> None:
+def test_layout_comments_and_another_name_of_a_test_are_no_question(tmp_path: Path) -> None:
     def change(root: Path) -> None:
         fix(root)
-        put(root, "test_calc.py", "# tests\n" + TESTS.replace("== 5", "==    5"))
-
-    assert judged(project(tmp_path), change).answer is Answer.HELD
-
-
-def test_a_moved_test_is_no_question(tmp_path: Path) -> None:
-    def change(root: Path) -> None:
-        fix(root)
-        put(root, "test_calc.py", TESTS.replace("def test_zero", "def test_nought"))
+        moved = TESTS.replace("== 5", "==    5").replace("def test_zero", "def test_nought")
+        put(root, "test_calc.py", f"# tests\n{moved}")
 
     assert judged(project(tmp_path), change).answer is Answer.HELD
 
 
 ASKED: dict[str, tuple[Change, str]] = {
-    "assertion": (
-        lambda root: put(root, "test_calc.py", TESTS.replace("== 5", "== -1")),
-        "test_calc::test_add: changed",
-    ),
     "deleted": (
         lambda root: put(root, "test_calc.py", "def test_other():\n    pass\n"),
         "test_calc::test_add: removed",
@@ -170,13 +135,9 @@ ASKED: dict[str, tuple[Change, str]] = {
         lambda root: put(root, "pytest.ini", "[pytest]\naddopts = -k test_zero\n"),
         "test_calc::test_add: same test, changed surroundings",
     ),
-    "code that names its runner": (
-        lambda root: put(root, "calc.py", RIGHT + "\n\ndef under_test():\n    import pytest\n"),
-        "calc.py:6: import pytest",
-    ),
-    "a file that loads by itself": (
-        lambda root: put(fixed(root), "sitecustomize.py", ""),
-        "sitecustomize.py: new, and it may load by itself",
+    "code that names its runner, and a file that loads by itself": (
+        names_its_runner,
+        "calc.py:6: import pytest\nsitecustomize.py: new, and it may load by itself",
     ),
 }
 
@@ -192,7 +153,7 @@ def test_a_change_of_what_the_tests_say_is_a_question(tmp_path: Path, cheat: str
     root = project(tmp_path)
     found = judged(root, change)
     assert (found.answer, bool(found.asked)) == (Answer.NOT_HELD, True), found
-    assert line in question(root, found.asked)
+    assert set(line.splitlines()) <= {*question(root, found.asked)}
 
 
 FORMS = """\
@@ -224,29 +185,26 @@ def test_lines(line):
 """
 CASES_OF_CODE = "CASES = [1, 2]\n\n\n"
 SKIPPING = "import pytest\n\n\ndef pytest_collection_modifyitems(items):\n"
-SKIPPING += "    items[0].add_marker(pytest.mark.skip)\n"
+SKIPPING += "    [each.add_marker(pytest.mark.skip) for each in items if 'cases' in each.name]\n"
 
 
 def shifted(root: Path) -> None:
     put(root, "calc.py", CASES_OF_CODE + RIGHT.replace("a + b", "a + b + 1"))
     put(root, "test_calc.py", FORMS.replace("== 0", "== 1"))
+    put(root, "conftest.py", SKIPPING)
+    put(root, "tests/lines.txt", "one\n")
 
 
 FORMED: dict[str, tuple[Change, bool, tuple[str, ...]]] = {
-    "a method and a function under a condition": (
+    "a method, a function under a condition, a skip from outside and fewer lines of data": (
         shifted,
         True,
-        ("test_calc.TestSums::test_method: changed", "test_calc::test_under_a_condition: changed"),
-    ),
-    "a skip from outside": (
-        lambda root: put(root, "conftest.py", SKIPPING),
-        True,
-        ("test_calc.TestSums::test_method: skipped now",),
-    ),
-    "fewer lines of data": (
-        lambda root: put(root, "tests/lines.txt", "one\n"),
-        True,
-        ("test_calc::test_lines: fewer cases",),
+        (
+            "test_calc.TestSums::test_method: changed",
+            "test_calc::test_under_a_condition: changed",
+            "test_calc::test_cases: skipped now",
+            "test_calc::test_lines: fewer cases",
+        ),
     ),
     "code that makes fewer cases": (
         lambda root: put(root, "calc.py", "CASES = [1]\n\n\n" + RIGHT),
@@ -288,17 +246,6 @@ def test_parts_are_left_out_by_name_and_the_evidence_says_so(tmp_path: Path) -> 
     assert "without old_tests, as_many, alarm" in found.evidence
 
 
-def test_tests_that_failed_at_the_beginning_may_fail_if_that_is_allowed(tmp_path: Path) -> None:
-    def change(root: Path) -> None:
-        put(root, "other.py", "VALUE = 1\n")
-
-    root = project(tmp_path)
-    assert judged(root, change).answer is Answer.NOT_HELD
-    found = judged(root, lambda root: put(root, "more.py", ""), options=Options(red=True))
-    assert found.answer is Answer.HELD, found
-    assert "1 failed as at the beginning" in found.evidence
-
-
 CASES_OF_ONE = """\
 import pytest
 from calc import add
@@ -308,45 +255,27 @@ from calc import add
 def test_add(one, sum):
     assert add(one, 3) == sum
 """
-RED_CHANGES: dict[str, tuple[Change, bool]] = {
-    "more of its cases fail": (
-        lambda root: put(root, "calc.py", WRONG.replace("a - b", "None")),
-        False,
-    ),
-    "its file cannot be loaded": (lambda root: put(root, "calc.py", "import nothing\n"), False),
-    "it is removed": (lambda root: put(root, "test_calc.py", "def test_it():\n    pass\n"), True),
-    "it has fewer cases": (
-        lambda root: put(root, "test_calc.py", CASES_OF_ONE.replace("(0, 3), ", "")),
-        True,
-    ),
-    "it is skipped": (
-        lambda root: put(
-            root,
-            "test_calc.py",
-            CASES_OF_ONE.replace("@", "@pytest.mark.skip\n@") + "\n\ndef test_it():\n    pass\n",
-        ),
-        True,
-    ),
+RED_CHANGES: dict[str, tuple[str, bool]] = {
+    WRONG.replace("a - b", "None"): ("calc.py", False),  # more of its cases fail
+    CASES_OF_ONE.replace("(0, 3), ", ""): ("test_calc.py", True),  # it has fewer cases
+    "def test_it():\n    pass\n": ("test_calc.py", True),  # it is removed
 }
 
 
-@pytest.mark.parametrize("change", RED_CHANGES)
-def test_what_failed_at_the_beginning_may_fail_as_it_did_and_no_other_way(
-    tmp_path: Path, change: str
-) -> None:
+def test_what_failed_at_the_beginning_may_fail_as_it_did_and_no_other_way(tmp_path: Path) -> None:
     root = project(tmp_path, **{"test_calc.py": CASES_OF_ONE})
+    assert judged(root, lambda root: put(root, "more.py")).answer is Answer.NOT_HELD
     red = Options(red=True)
-    assert judged(root, lambda root: put(root, "more.py"), options=red).answer is Answer.HELD
-    found = judged(root, RED_CHANGES[change][0], options=red)
-    assert (found.answer, bool(found.asked)) == (Answer.NOT_HELD, RED_CHANGES[change][1]), found
-
-
-def test_tests_that_are_all_skipped_prove_nothing(tmp_path: Path) -> None:
-    skipped = "import pytest\n\n\n@pytest.mark.skip\ndef test_add():\n    pass\n"
-    root = project(tmp_path, **{"test_calc.py": "VALUE = 1\n"})
-    found = judged(root, lambda root: put(root, "test_calc.py", skipped))
-    assert found.answer is Answer.ERROR, found
-    assert "it reports no test that ran" in found.evidence
+    found = judged(root, lambda root: put(root, "more.py", "VALUE = 1\n"), options=red)
+    assert found.answer is Answer.HELD, found
+    assert "1 failed as at the beginning" in found.evidence
+    for text, (file, is_question) in RED_CHANGES.items():
+        git(root, "checkout", "-q", ".")
+        begun = replace(pinned_now(root), tree=tree_id(root))
+        put(root, file, text)
+        spec = CheckSpec("test", PYTEST, 60, {}, CLEAN)
+        found = judge(spec, red, root, PROGRAMS, Checking(), begun)
+        assert (found.answer, bool(found.asked)) == (Answer.NOT_HELD, is_question), found
 
 
 def test_without_tests_of_the_beginning_the_evidence_says_so(tmp_path: Path) -> None:
@@ -402,12 +331,11 @@ def test_a_new_test_file_that_ends_the_run_is_refused_there(tmp_path: Path) -> N
     assert found.evidence.startswith("with the tests of the beginning: exit 1, ")
 
 
-@pytest.mark.parametrize("text", [CASES.replace(", 5", ", -1"), ""])
-def test_changed_tests_are_a_question_there_too(tmp_path: Path, text: str) -> None:
+def test_changed_tests_are_a_question_there_too(tmp_path: Path) -> None:
     root = project(tmp_path, **{"test_calc.py": CASES})
     put(root, "test_other.py", CASES.replace("add(2, 3), 5", "add(0, 0), 0"))
 
-    found = judged(root, lambda root: put(root, "test_calc.py", text or "VALUE = 1\n"), UNITTEST)
+    found = judged(root, lambda root: put(root, "test_calc.py", "VALUE = 1\n"), UNITTEST)
     assert found.asked, found
     assert "test_calc.py: changed" in question(root, found.asked)
 
@@ -438,12 +366,6 @@ def told(
     return judge(spec, ALL, root, PROGRAMS, checking, pinned)
 
 
-def test_in_the_checkout_the_evidence_says_that_the_old_tests_were_not_run(tmp_path: Path) -> None:
-    found = told(project(tmp_path), "echo 3 passed", room="here")
-    assert found.answer is Answer.HELD, found
-    assert "in the checkout, without the tests of the beginning" in found.evidence
-
-
 def test_in_the_checkout_each_change_of_tests_is_a_question(tmp_path: Path) -> None:
     root = project(tmp_path)
     pinned = replace(pinned_now(root), tree=tree_id(root))
@@ -457,21 +379,13 @@ def test_in_the_checkout_each_change_of_tests_is_a_question(tmp_path: Path) -> N
     assert any(line.startswith("tests/data.bin: new, 0 to 3 bytes, ") for line in lines)
 
 
-def test_a_check_that_changes_the_checkout_could_not_be_checked(tmp_path: Path) -> None:
-    found = told(project(tmp_path), "date +%N > made.txt", room="here")
-    assert found.answer is Answer.ERROR
-    assert "changes the tree that it is to prove" in found.evidence
-
-
 @pytest.mark.parametrize(
     ("script", "answer", "said"),
     [
-        ("exit 127", Answer.ERROR, "exit 127"),
         ("exit 3", Answer.NOT_HELD, "exit 3"),
         ("true", Answer.ERROR, "it wrote no report at out.xml"),
         (f'echo "{JUNIT.format("")}" > out.xml; exit 2', Answer.ERROR, "no failed test, but ended"),
         (f'echo "{JUNIT.format(FAILED)}" > out.xml', Answer.ERROR, "but ended with exit status 0"),
-        ("echo '<testsuites/>' > out.xml", Answer.ERROR, "it reports no test"),
     ],
 )
 def test_a_report_and_an_exit_status_have_to_agree(
@@ -533,15 +447,6 @@ def test_a_check_may_have_to_pass_in_the_checkout_too(tmp_path: Path, left: str)
         assert found.evidence.endswith("; it passes in the checkout, too")
 
 
-def test_outside_a_session_the_last_commit_is_the_beginning(tmp_path: Path) -> None:
-    root = project(tmp_path)
-    put(root, "calc.py", RIGHT)
-    spec = CheckSpec("test", PYTEST, 60, {}, CLEAN)
-    found = judge(spec, ALL, root, PROGRAMS, Checking(), pinned_now(root))
-    assert found.answer is Answer.HELD, found
-    assert "2 tests of the beginning agree" in found.evidence
-
-
 def test_tests_that_make_the_old_code_pass_are_refused(tmp_path: Path) -> None:
     def change(root: Path) -> None:
         put(root, "test_calc.py", TESTS.replace("== 5", "== -1"))
@@ -550,12 +455,3 @@ def test_tests_that_make_the_old_code_pass_are_refused(tmp_path: Path) -> None:
     found = judged(project(tmp_path), change)
     assert (found.answer, found.asked) == (Answer.NOT_HELD, ""), found
     assert "the tests and not the code made these pass: test_calc::test_add" in found.evidence
-
-
-def test_tests_alone_are_named_as_such(tmp_path: Path) -> None:
-    def change(root: Path) -> None:
-        put(root, "test_more.py", "def test_more():\n    pass\n")
-
-    found = judged(project(tmp_path, **{"calc.py": RIGHT}), change)
-    assert found.answer is Answer.HELD, found
-    assert found.evidence.endswith("; tests only")

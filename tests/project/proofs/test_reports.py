@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from playbook_supervisor.errors import ConditionError
-from playbook_supervisor.project.proofs.reports import Verdict, read_reports
+from playbook_supervisor.project.proofs.judgement import Verdict, read_reports
 
 PYTEST = b"""<?xml version="1.0"?><testsuites><testsuite name="pytest">
 <testcase classname="tests.test_a.TestA" name="test_one[1-x]" time="0.1"/>
@@ -34,11 +34,6 @@ def test_cases_of_one_function_are_counted_together() -> None:
     assert found["tests.test_a::test_three"].cause == "name"
 
 
-def test_blanks_around_names_are_none_of_them() -> None:
-    text = b'<testsuites><testcase classname=" adds" name=" adds "/></testsuites>'  # jest-junit's
-    assert read_reports([text]) == {"adds::adds": Verdict(passed=1)}
-
-
 def test_a_module_that_cannot_be_loaded_is_a_failed_test_without_a_name() -> None:
     assert read_reports([PYTEST])["tests.test_b::"].failed == 1
 
@@ -58,11 +53,6 @@ def test_tests_are_found_in_suites_of_suites_and_in_none() -> None:
     assert found["test::adds"] == Verdict(passed=1, file="add.test.js")
     deep = found["test::deep"]
     assert (deep.failed, deep.cause, deep.retried) == (1, "other", True)
-
-
-def test_several_reports_are_one() -> None:
-    one = b'<testsuite><testcase classname="a" name="b"/></testsuite>'
-    assert read_reports([one, one])["a::b"].passed == 2
 
 
 @pytest.mark.parametrize(

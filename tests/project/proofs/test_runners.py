@@ -28,19 +28,14 @@ DIGITS = "0123456789abcdef"
     ("words", "paths", "name"),
     [
         ("python -m pytest -q", "", "pytest"),
-        ("timeout 60 .venv/bin/pytest", "", "pytest"),
         ("python -m unittest discover", "", "unittest"),
         ("node --test", "", "node"),
         ("npx vitest run", "", "vitest"),
-        ("npx jest", "", "jest"),
         ("go test ./...", "", "go"),
         ("cargo nextest run", "", "cargo"),
-        ("bundle exec rspec", "", "rspec"),
         ("go build", "", ""),
         ("make test", "tests/test_a.py", "pytest"),
         ("npm test", "jest.config.js a.test.js", "jest"),
-        ("npm test", "a.test.js", "node"),
-        ("make test", "Cargo.toml src/lib.rs", "cargo"),
         ("./test.sh", "README.md", ""),
     ],
 )
@@ -55,9 +50,7 @@ def test_the_runner_is_the_one_that_is_named_else_the_one_whose_files_are_there(
     ("words", "recipe", "name"),
     [
         ("npm test", '{"scripts": {"test": "vitest run"}, "jest": {}}', "vitest"),
-        ("npm run unit", '{"scripts": {"test": "vitest run", "unit": "node --test"}}', "node"),
         ("make check", "lint:\n\truff .\ntest: lint\n\tpytest\ncheck:\n\tgo test ./...\n", "go"),
-        ("make test", "test: lint\n\t$(PYTHON) -m unittest\n", "unittest"),
         ("make test", "test:\n\t./run\n", "pytest"),
         ("npx jest", '{"scripts": {"test": "vitest run"}}', "jest"),
     ],
@@ -92,7 +85,6 @@ def test_a_program_goes_on_after_a_failure_whatever_its_own_arguments_are() -> N
     ("name", "model", "path"),
     [
         ("pytest", "tests/test_a.py", "tests/test_as_*.py"),
-        ("pytest", "tests/a_test.py", "tests/as_*_test.py"),
         ("vitest", "src/a.spec.ts", "src/as_*.spec.ts"),
         ("go", "pkg/a_test.go", "pkg/as_*_test.go"),
         ("rspec", "spec/a_spec.rb", "spec/as_*_spec.rb"),
