@@ -124,7 +124,6 @@ def _files(condition: str) -> tuple[str, ...]:
 
 
 def _first_accepted(context: AuditContext) -> tuple[int | None, int | None]:
-    """When the first failure was accepted, and the first change of tests."""
     accepted = [
         gate
         for entry in context.journal.entries
@@ -137,7 +136,6 @@ def _first_accepted(context: AuditContext) -> tuple[int | None, int | None]:
 
 
 def _accepted_tests(entry: LooseEntry, accepted: int | None) -> Iterator[Problem]:
-    """Evidence that names a person's answer, which no gate has."""
     end = entry.completed_at
     if accepted is not None and (end is None or accepted <= end):
         return
@@ -182,7 +180,6 @@ def _without_evidence(context: AuditContext, entry: LooseEntry) -> Iterator[Prob
 
 
 def _untrue(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
-    """Evidence of a check that contradicts itself, its condition or the line of another."""
     if entry.status is not EntryStatus.DONE or context.step(entry).tolerates(entry.error_code):
         return
     trees: dict[str, str] = {}
@@ -203,7 +200,6 @@ def _untrue(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
 
 
 def _contradiction(name: str, statement: str) -> str:
-    """Why `proved` cannot have held with this evidence; empty if it can."""
     given, said = re.findall(_OPTION, name), re.findall(_WITHOUT, statement)
     if {*re.findall(r"\w+", " ".join(given))} != {*re.findall(r"\w+", " ".join(said))}:
         return "the condition and its evidence do not leave out the same"

@@ -102,7 +102,6 @@ def examine(record: SessionRecord, now: int) -> AuditReport:
 
 
 def _findings(context: AuditContext, replayed: _Replay) -> list[Problem]:
-    """The findings of every family, and the kernel's unless a family found that entry already."""
     findings = [finding for check in _FAMILIES for finding in check(context)]
     if replayed.why:
         diverging = context.journal.entries[replayed.diverging]

@@ -39,7 +39,6 @@ def check(context: AuditContext) -> Iterator[Problem]:
 
 
 def _passes(context: AuditContext) -> Iterator[list[LooseEntry]]:
-    """The entries up to each return to an earlier step, and those from the last one on."""
     entries: list[LooseEntry] = []
     target: int | None = None
     for entry in context.journal.entries:
@@ -155,7 +154,6 @@ def _by_start(context: AuditContext) -> Iterator[Problem]:
 def _phases(
     context: AuditContext, outline: LoosePlaybook, passes: Sequence[Sequence[LooseEntry]]
 ) -> Iterator[Problem]:
-    """Steps that were not settled when a later phase began, each reported once in each pass."""
     first = 0
     for entries in passes:
         waiting = {step: phase for step, phase in outline.phase_of.items() if phase >= first}
@@ -196,7 +194,6 @@ def settled(context: AuditContext, entry: LooseEntry) -> bool:
 def _overlaps(
     context: AuditContext, outline: LoosePlaybook, entries: Sequence[LooseEntry]
 ) -> Iterator[Problem]:
-    """Compare each entry with the one of all earlier phases that ended last."""
     last: dict[int, LooseEntry] = {}
     for entry in entries:
         phase = context.phase(entry)
@@ -249,7 +246,6 @@ def _loops(
 def _items(
     context: AuditContext, entries: Sequence[LooseEntry], *, whole: bool
 ) -> Iterator[Problem]:
-    """The first contradiction among the items of one loop."""
     number, latest = entries[0].items, 0
     for entry in entries:
         item = item_number(entry.step_id)

@@ -68,7 +68,6 @@ def _figures(entry: LooseEntry) -> Iterator[Problem]:
 
 
 def _backwards(entry: LooseEntry) -> Problem | None:
-    """The first time of an entry that is earlier than one that it must follow."""
     pairs = ((_ORDER[i], later) for number, later in enumerate(_ORDER) for i in range(number))
     for earlier, later in pairs:
         before, after = getattr(entry, earlier), getattr(entry, later)

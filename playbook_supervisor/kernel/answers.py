@@ -164,7 +164,6 @@ def words_of(text: str, resolution: Resolution) -> str:
 
 
 def _names_another(said: str) -> bool:
-    """True if what sends back begins or ends with another choice, too."""
     clauses = [clause for part in re.split(_CLAUSE_END, said) if (clause := _strip(part))]
     return bool({clauses[0], clauses[-1]} & {*_BETWEEN_STEPS})
 
@@ -193,7 +192,6 @@ def _permission(said: str, clauses: Sequence[str]) -> Resolution | None:
 
 
 def _named(words: Sequence[Resolution], said: str, clauses: Sequence[str]) -> Resolution | None:
-    """The only one of the words that is said, if the text begins or ends with it."""
     named = set(re.findall(_any_of(words), said))
     if len(named) != 1:
         return None

@@ -96,7 +96,6 @@ def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
 
 
 def _cannot_start(state: State, step: Step, entry: Entry, failing: list[Probed], at: int) -> Event:
-    """Fail the step before its run, or open a gate about what does not hold."""
     if _only_witnesses(failing) and step.for_each is None:
         return _ask_about_tests(entry, failing, Place.BEFORE, at)
     known = state.waived  # they were accepted, as they are now, for an earlier step only
@@ -237,7 +236,6 @@ def _pass_over(entry: Entry, report: Report, at: int) -> Event:
 
 
 def _failing_after(report: Report) -> tuple[list[Probed], list[Probed]]:
-    """The step's own failures, and the playbook's outputs that are missing."""
     failing = [probed for probed in report.conditions if not probed.held]
     missing = [probed for probed in failing if probed.code == OUTPUT]
     return [probed for probed in failing if probed not in missing], missing
@@ -265,7 +263,6 @@ def _goes_back(state: State, step: Step, failing: list[Probed], findings: list[F
 
 
 def _only_witnesses(failing: list[Probed]) -> bool:
-    """True if tests that have changed are all that is in the way."""
     return bool(failing) and all(each.code == WITNESSES for each in failing)
 
 

@@ -258,7 +258,6 @@ class SessionEngine:
         return max(until - now, 0) / 1000
 
     def _may_answer(self, check: Check, state: State) -> bool:
-        """True if the check is due, and the driver may wait for the programs that it needs."""
         from playbook_supervisor.sessions.steps import evidence
 
         checks, programs = self.options.runs_checks, self.options.runs_programs
@@ -365,7 +364,6 @@ class SessionEngine:
         return replace(checked, reports=reports)
 
     def _with_isolation(self, opened: OpenSession, checked: Checked) -> Checked:
-        """The answer with what isolates the programs of each step that starts some."""
         wanted, found = opened.config.isolation.mode, self.options.isolation
         if wanted == "none" and not found:
             return checked
@@ -393,7 +391,6 @@ class SessionEngine:
             evidence.answered(opened.runtime, entry, answered.resolution)
 
     def _record_launches(self, opened: OpenSession, events: tuple[Event, ...]) -> None:
-        """Keep what is on the disk when an attempt is launched: its evidence is compared to it."""
         launched = [event.entry for event in events if event.change is Change.LAUNCHED]
         if not launched:
             return

@@ -257,7 +257,6 @@ def _read(kind: _PinnedKind, data: bytes, runtime: Runtime, source: str) -> Any:
 def _require_unchanged(
     kind: _PinnedKind, found: Any, private: Path, runtime: Runtime, source: str
 ) -> None:
-    """StateError `PB-STATE-TAMPERED` if the recorded value differs, or nothing proves it."""
     for known in runtime.digests[kind.file]:
         recorded = _compiled(kind, private, runtime, known)
         if recorded is None:

@@ -50,7 +50,6 @@ def playbook_to_json(playbook: Playbook) -> Json:
 
 
 def _stated(record: Record) -> Json:
-    """The fields that differ from their defaults; limits, reviewers and a loop as mappings."""
     defaults = type(record).__defaults__
     return {
         name: _shape(value)

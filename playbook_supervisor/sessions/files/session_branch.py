@@ -60,7 +60,6 @@ def _was_renamed(here: Checkout, branch: str, began: int) -> bool:
 
 
 def _contains_session(here: Checkout, branch: str, runtime: Runtime) -> bool:
-    """True if the commit that is checked out contains the branch, or without one the last."""
     last = runtime.head or (runtime.begun.head if runtime.begun else "")
     return contains(here, checkout.tip(here, branch) or last)
 

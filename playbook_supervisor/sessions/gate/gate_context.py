@@ -200,7 +200,6 @@ def _announced(
 def _changed_tests(
     root: Path, entry: Entry, gate: Gate, runtime: Runtime | None
 ) -> tuple[str, ...]:
-    """What has changed of the tests that the gate asks about."""
     if gate.reason is not GateReason.WITNESSES:
         return ()
     from playbook_supervisor.project.proofs import questions  # only where tests have changed
@@ -234,7 +233,6 @@ def _last_words(playbook: Playbook, entries: Sequence[Entry]) -> Words:
 
 
 def _judged(playbook: Playbook, entry: Entry, entries: Sequence[Entry]) -> list[str]:
-    """The conditions that the step needs, and those of the steps that have run."""
     ran = {each.step_id for each in entries if each.ran}
     named = [name for step in playbook.steps if step.id in ran for name in step.postconditions]
     return [*named, *playbook.step(entry.step_id).preconditions]

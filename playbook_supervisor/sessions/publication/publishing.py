@@ -59,7 +59,6 @@ def at_gate(snapshot: Snapshot, *, timeout: float) -> Snapshot:
 
 
 def _occasion(snapshot: Snapshot) -> str:
-    """The end of the commit's subject, which says what it is made for; empty where none is due."""
     events, how = snapshot.events, snapshot.config.commit_sessions
     if how == "never":
         return ""
@@ -120,7 +119,6 @@ def _publish(snapshot: Snapshot, occasion: str, timeout: float) -> Snapshot:
 
 
 def _tree(snapshot: Snapshot) -> tuple[str, ...]:
-    """The session that a person began, and all its children, those of each after it."""
     steps = snapshot.state.playbook.steps
     if not (snapshot.manifest.parent or any(step.has_child for step in steps)):
         return (snapshot.session_id,)
@@ -164,7 +162,6 @@ def _only_leaves(snapshot: Snapshot) -> bool:
 
 
 def _move_launches(store: DiskStore, session_id: str, made: Commit) -> Mapping[str, Launch]:
-    """Let what was launched at the commit's parent begin at the commit, which is no step's work."""
     with store.open(session_id) as opened:
         launches = opened.runtime.launches
         behind = [name for name, launch in launches.items() if launch.head == made.parent]

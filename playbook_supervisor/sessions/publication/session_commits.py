@@ -143,7 +143,6 @@ class SessionInGit:
         return self._logged() or self._last()[0]
 
     def _logged(self) -> Commit | None:
-        """The last commit as git has logged it; None where its log does not tell."""
         here = refreshed(self._at)
         *_, (_, before, said) = (0, "", ""), *branch_log(here)
         return Commit(here.head, before) if here.head and said.startswith("commit: ") else None
@@ -216,7 +215,6 @@ class SessionInGit:
         return made if f"{SESSION}: {self._session}" in message.splitlines() else None
 
     def _last(self) -> tuple[Commit | None, str]:
-        """The last commit (None unless it has exactly one parent), and its message."""
         done = self._git("cat-file", "--batch", stdin=b"HEAD\n")
         about, _, raw = done.stdout.partition("\n")
         headers, _, message = raw.partition("\n\n")
@@ -261,7 +259,6 @@ class SessionInGit:
     # ── git ─────────────────────────────────────────────────────────────────────────────────
 
     def _write(self, *arguments: str, git: Git | None = None) -> None:
-        """Run a git command that takes locks; wait for one that another git holds."""
         done = patiently(git or self._git, *arguments)
         if held := lock_held(done):
             cure = f"Remove it if no git runs here, then commit {self._folder} yourself."
@@ -271,7 +268,6 @@ class SessionInGit:
 
     @property
     def _remotely(self) -> Git:
-        """Runs a git command that talks to a remote, as the person's settings say."""
         return partial(self._git, runs=Runs.ALL)
 
     def _git(

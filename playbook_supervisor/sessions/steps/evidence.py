@@ -255,7 +255,6 @@ def _basis(launch: Launch | None, inputs: CheckInputs) -> _Since:
 def _asked(
     condition: str, attempt: Attempt, launched: Launch | None, inputs: CheckInputs
 ) -> Probed:
-    """The result of a postcondition for an attempt that was launched so."""
     if conditions.spans_attempts(condition):
         launched = inputs.runtime.first_launch(attempt.step.id) or launched
     since, since_ms = _basis(launched, inputs)
@@ -332,7 +331,6 @@ def _changed(condition: str, known: Launch | None, workspace: Workspace) -> bool
 
 
 def _all_conditions(check: Check) -> list[str]:
-    """The conditions that are probed, also to find out whether a step is passed over."""
     names: list[str] = []
     for step in (member.step for member in check.members):
         names += _conditions(step, check.place)
@@ -348,7 +346,6 @@ def _conditions(step: Step, place: Place) -> tuple[str, ...]:
 
 
 def _findings(step: Step, place: Place) -> tuple[Trigger, ...]:
-    """The triggers whose reports are read: a verdict only after the step has run."""
     asked = REPORT_TRIGGERS if place is Place.AFTER else (Trigger.AGREEMENT_BREAKING,)
     if step.autonomy is Autonomy.SKIP:
         return ()
@@ -361,7 +358,6 @@ _SETTLING = frozenset({Position.DONE, Position.TOLERATED, Position.SKIPPED, Posi
 
 
 def _outputs_due(check: Check, playbook: Playbook) -> bool:
-    """True if the outputs may have to exist now: the check is about the last phase."""
     last = playbook.phase_of[base_of(check.members[-1].step.id)] == len(playbook.phases) - 1
     return last and bool(playbook.outputs)
 
@@ -369,7 +365,6 @@ def _outputs_due(check: Check, playbook: Playbook) -> bool:
 def _with_missing_outputs(
     check: Check, checked: Checked, inputs: CheckInputs, failing: dict[str, str]
 ) -> Checked:
-    """The answer; where it is the last one of the session, with the outputs that are missing."""
     state = inputs.state
     if state is None or not _outputs_due(check, state.playbook):
         return checked
@@ -406,7 +401,6 @@ _SHOWN = 200  # characters of an item in the journal
 
 
 def _loop_due(check: Check) -> Step | None:
-    """The loop whose items the check is to tell; None if it is about something else."""
     step = check.members[0].step
     return step if step.for_each and step.autonomy is not Autonomy.SKIP else None
 
@@ -414,7 +408,6 @@ def _loop_due(check: Check) -> Step | None:
 def _count_items(
     step: Step, state: State, values: Mapping[str, str], facts: Facts
 ) -> tuple[int, str, Probed | None]:
-    """The number of a loop's items; without any, why it is passed over, or what is wrong."""
     loop = step.for_each
     assert loop is not None  # noqa: S101 - see `_loop_due`
     try:
@@ -428,7 +421,6 @@ def _count_items(
 
 
 def _has_holes(state: State, source: str) -> bool:
-    """True if the list is that of an earlier loop, whose failed items have left no value."""
     name, _, what = source.removeprefix("$").partition(".")
     earlier = name in state.playbook and state.playbook.step(name).for_each is not None
     return earlier and what == JSON

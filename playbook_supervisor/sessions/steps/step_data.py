@@ -67,7 +67,6 @@ def accept_return(opened: OpenSession, returned: Returned) -> tuple[Event, ...]:
 def _with_loop(
     opened: OpenSession, outcome: Outcome, kept: StepData | None
 ) -> tuple[Outcome, StepData | LoopFile | None]:
-    """The same, with what is kept of the whole loop for an item of one."""
     if kept is None or not item_number(kept.step):
         return outcome, kept
     loop = opened.unwritten.get(kept.file)
@@ -117,7 +116,6 @@ def harmless(outcome: Outcome) -> Outcome:
 
 
 def _with_json(step: Step, outcome: Outcome, cap: int) -> Outcome:
-    """The outcome with its output as data, or the failure of a step that broke its promise."""
     from playbook_supervisor.project.expressions.json_schemas import mismatch, parsed
 
     data = outcome.data
@@ -190,7 +188,6 @@ def shown_input(folder: Path, runtime: Runtime, step: Step, entries: Sequence[En
 
 
 def _failed(entries: Sequence[Entry], step_id: str) -> list[dict[str, str]]:
-    """What failed of a step or of the items of a loop, by their last attempts."""
     last = last_entries(each for each in entries if base_of(each.step_id) == step_id).values()
     return [
         {"step": each.step_id, "item": each.item, "error": first_line(each.error, _LONGEST_ERROR)}
@@ -304,7 +301,6 @@ def _of_loop(
 
 
 def _passed_over(opened: OpenSession, loop: Loop, item: Step, found: Any) -> str:
-    """Why an item is not to run: `where` does not hold, or it has no value, with the reason."""
     if found is not None:
         return loop_items.passed_over(loop, found)
     source = loop.source.removeprefix("$").partition(".")[0]

@@ -223,7 +223,6 @@ def point_speckit(root: Path, request: RunRequest) -> None:
 
 
 def _require_speckit(root: Path, request: RunRequest, start: str, *, exports: bool) -> None:
-    """StateError PB-STATE-SPECKIT where spec-kit would run the first steps on another feature."""
     phase_of = request.tightened.phase_of
     steps = _running(request.tightened, start)
     first = [step for step in steps if phase_of[step.id] == phase_of[steps[0].id]]

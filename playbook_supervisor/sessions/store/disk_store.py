@@ -312,7 +312,6 @@ class DiskStore:
                 raise
 
     def _current(self, session_id: str, known: OpenSession | None) -> OpenSession:
-        """The session as it is on the disk and stands to the branch that is checked out."""
         if known is None or not known.current or known.folder == known.private:
             with self._explaining(session_id):
                 known = self._load(session_id, known)
@@ -351,7 +350,6 @@ class DiskStore:
         return known is not None and known.copied
 
     def _present(self, session_id: str) -> OpenSession:
-        """The session as it is now, to be read: opened only if this process does not know it."""
         known = self._unchanged(session_id)
         if known is None:
             with self.open(session_id) as known:
@@ -427,7 +425,6 @@ class DiskStore:
             return False
 
     def _is_tracked(self, folder: Path) -> bool:
-        """True if the present branch has the folder. GitError if git cannot tell."""
         from playbook_supervisor.system.git.git_process import ask
 
         return bool(ask(self.checkout.root, "ls-files", "--", f":(literal){folder}"))

@@ -175,7 +175,6 @@ def _bound(pinned: Pinned, manifest: Manifest) -> Pinned:
 def _load_journal(
     folder: Path, private: Path, playbook: Playbook, runtime: Runtime
 ) -> tuple[State, JournalText]:
-    """The recorded state, which the journal must agree with, and the journal's text."""
     data = integrity.read_file(folder, JOURNAL)
     written = digest(data)
     if not runtime.ours(JOURNAL, written):
@@ -191,7 +190,6 @@ def _load_journal(
 
 
 def _lags(runtime: Runtime, journaled: str) -> bool:
-    """True if these bytes are the journal before the one that was to be written last."""
     return runtime.ours(JOURNAL, journaled) and not runtime.latest(JOURNAL, journaled)
 
 
@@ -258,7 +256,6 @@ def put_copies_back(held: OpenSession) -> None:
 
 
 def _with_answers(held: OpenSession) -> Runtime:
-    """The runtime state as last written, with the answers that the journal now has."""
     runtime = Runtime.parse(held.written.runtime, held.place)
     state = serialize.state_from_json(runtime.state, held.playbook)
     manifest = manifest_from_json(runtime.manifest)
@@ -277,7 +274,6 @@ def _with_answers(held: OpenSession) -> Runtime:
 
 
 def _take_answer(opened: OpenSession, entries: dict[str, Entry]) -> bool:
-    """Accept the answer that an entry has at the open gate, if it is one that may be given."""
     from playbook_supervisor.sessions.steps import evidence
 
     asked = machine.directive(opened.state)

@@ -158,7 +158,6 @@ def _require_home(store: DiskStore, known: Manifest) -> None:
 
 
 def _of_this_worktree(store: DiskStore, known: list[Manifest]) -> list[str]:
-    """Those that this worktree drives, else those of ours that it may take up, in order."""
     driven = [each for each in known if store.drives(each.session_id)]
     return _in_order(driven or [each for each in known if _belongs_here(store.checkout, each)])
 
@@ -180,7 +179,6 @@ def _belongs_here(here: Checkout, known: Manifest) -> bool:
 
 
 def _branch(here: Checkout) -> str:
-    """The branch that is checked out, or that a rebase under way is going to move."""
     return here.branch or checkout.rebased(here)
 
 
@@ -203,7 +201,6 @@ def _read(store: DiskStore, names: Iterable[str]) -> list[Manifest]:
 
 
 def _in_order(known: Iterable[Manifest], names: Sequence[str] = ()) -> list[str]:
-    """The ids, the one that would be selected first; then those of `names` that are not known."""
     ordered = [each.session_id for each in sorted(known, key=_precedence, reverse=True)]
     return ordered + [name for name in names if name not in ordered]
 

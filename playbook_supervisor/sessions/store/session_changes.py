@@ -98,7 +98,6 @@ def changes_since(here: Checkout, begun: Launch | None, *, seconds: float) -> Se
 
 @contextmanager
 def _telling(unknown: dict[str, list[str]], what: str, seconds: float) -> Iterator[None]:
-    """Note why something is not known: reason → what."""
     try:
         with within(seconds):
             yield

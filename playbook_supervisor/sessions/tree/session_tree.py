@@ -342,8 +342,6 @@ class SessionTree:
         return self._compose(own)
 
     def _with_advanced_children(self, own: Snapshot) -> Snapshot:
-        """As `_with_children`, after children were created, went on, and have their ends
-        journaled."""
         if not (due_children(own) or self._unreported.events):
             return own
         from playbook_supervisor.sessions.tree import children
