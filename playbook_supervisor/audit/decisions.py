@@ -65,7 +65,7 @@ def _may_fire(context: AuditContext, entry: LooseEntry, trigger: Trigger) -> boo
 def _decided(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     decision, why = entry.decision, ""
     if (
-        context.pinned
+        context.files.pinned
         and context.step(entry).autonomy == Autonomy.SKIP
         and entry.status not in (EntryStatus.SKIPPED, None)
     ):

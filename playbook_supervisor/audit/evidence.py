@@ -92,8 +92,8 @@ def _refuted(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     for number, line in enumerate(entry.evidence):
         name, statement = split(line, context.step(entry).postconditions)
         checked = name.partition("=")[0] in _CONDITIONS and name not in entry.waived
-        accepted = statement.endswith(_ACCEPTED)
-        if checked and not accepted and _says_not_held(statement):
+        says = _NEGATIVE.match(statement) or _REFUSAL.match(statement) or _FLAW.search(statement)
+        if checked and says and not statement.endswith(_ACCEPTED):
             message = f"{entry.name} is done, but its evidence says: {first_line(line, 100)}"
             yield found("AUD-REFUTED", message, entry, "evidence", number)
             return
@@ -223,7 +223,3 @@ def split(line: str, known: Iterable[str] = ()) -> tuple[str, str]:
     statement = line[len(word) + 1 :].strip()
     begun = (name for name in known if f"{word}={statement}".startswith(name))
     return longest or max(begun, key=len, default=word), statement
-
-
-def _says_not_held(statement: str) -> bool:
-    return any((_NEGATIVE.match(statement), _REFUSAL.match(statement), _FLAW.search(statement)))

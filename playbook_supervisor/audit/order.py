@@ -84,11 +84,14 @@ def _by_step(entries: Sequence[LooseEntry]) -> dict[str, list[LooseEntry]]:
 
 def _attempts(context: AuditContext, entries: Sequence[LooseEntry]) -> Iterator[Problem]:
     for attempts in _by_step(entries).values():
-        yield from _again(attempts)
         yield from _retried(context, attempts)
         for previous, entry in pairwise(attempts):
-            if entry.number > previous.number:
-                yield from _overlap(context, entry, previous)
+            if entry.number <= previous.number:
+                continue
+            if previous.status in (EntryStatus.DONE, EntryStatus.SKIPPED):
+                message = f"{entry.name} began although {previous.name} was {previous.status}"
+                yield found("AUD-AGAIN", message, entry, "step_id")
+            yield from _overlap(context, entry, previous)
 
 
 def _counted(context: AuditContext, attempts: list[LooseEntry]) -> Iterator[Problem]:
@@ -106,14 +109,6 @@ def _counted(context: AuditContext, attempts: list[LooseEntry]) -> Iterator[Prob
             yield found("AUD-ATTEMPT", message, entry, "attempt")
         seen.add(entry.number)
         latest = max(latest, entry.number)
-
-
-def _again(attempts: list[LooseEntry]) -> Iterator[Problem]:
-    for previous, entry in pairwise(attempts):
-        settled = previous.status in (EntryStatus.DONE, EntryStatus.SKIPPED)
-        if settled and entry.number > previous.number:
-            message = f"{entry.name} began although {previous.name} was {previous.status}"
-            yield found("AUD-AGAIN", message, entry, "step_id")
 
 
 def _retried(context: AuditContext, attempts: list[LooseEntry]) -> Iterator[Problem]:
@@ -169,7 +164,7 @@ def _unsettled(
     for entry in entries:
         phase = context.phase(entry)
         if phase is None:
-            if context.pinned and entry.step_id:
+            if context.files.pinned and entry.step_id:
                 message = f"{entry.name} belongs to no step of the playbook"
                 yield found("AUD-STEP", message, entry, "step_id")
             continue

@@ -120,11 +120,12 @@ def read_answer(
     for the agent. So is what stands before or behind `back to STEP`, however long it is.
     """
     said = text.casefold()
+    clauses = [clause for part in re.split(_CLAUSE_END, said) if (clause := _strip(part))]
     if Resolution.BACK in choices and (target_of(said) or _strip(said) == Resolution.BACK):
-        return ParsedAnswer(None if _names_another(said) else Resolution.BACK)
+        names_another = {clauses[0], clauses[-1]} & {*_BETWEEN_STEPS}
+        return ParsedAnswer(None if names_another else Resolution.BACK)
     if typed_at_prompt and ("?" in said or len(said.split()) > WORDS_AT_PROMPT):
         return ParsedAnswer()
-    clauses = [clause for part in re.split(_CLAUSE_END, said) if (clause := _strip(part))]
     if Resolution.ANSWER in choices:
         return ParsedAnswer(_in_words(said, clauses, typed_at_prompt=typed_at_prompt))
     asked = Resolution.ALLOW in choices
@@ -161,11 +162,6 @@ def words_of(text: str, resolution: Resolution) -> str:
     if resolution is Resolution.ANSWER:
         return re.sub(r"\s*answer:", "", text, count=1, flags=re.IGNORECASE).strip()
     return ""
-
-
-def _names_another(said: str) -> bool:
-    clauses = [clause for part in re.split(_CLAUSE_END, said) if (clause := _strip(part))]
-    return bool({clauses[0], clauses[-1]} & {*_BETWEEN_STEPS})
 
 
 def _settings(clauses: Sequence[str]) -> str | None:

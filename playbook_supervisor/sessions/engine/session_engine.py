@@ -28,7 +28,7 @@ from playbook_supervisor.kernel.directives import (
 from playbook_supervisor.kernel.state import Change, Event, State
 from playbook_supervisor.kernel.vocabulary import ENDED, SessionStatus
 from playbook_supervisor.project.conditions.conditions import Workspace
-from playbook_supervisor.project.settings.checks import Proof
+from playbook_supervisor.project.settings.checks import Checking, Proof
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.files import principal
 from playbook_supervisor.sessions.files.session_branch import refusal
@@ -43,7 +43,6 @@ from playbook_supervisor.system.process.cancellation import within
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Step
-    from playbook_supervisor.project.settings.checks import Checking
     from playbook_supervisor.sessions.engine.proofs import Watch
     from playbook_supervisor.sessions.files.local_state import Launch
     from playbook_supervisor.sessions.files.manifest import Driver
@@ -276,10 +275,8 @@ class SessionEngine:
                 if not undoes and (evidence.runs_programs(asked) or self.delay(opened.state)):
                     break
                 if undoes:
-                    from playbook_supervisor.sessions.steps import undoing
-
                     opened.write()  # that it failed: its changes are undone once, and for a reason
-                    checked = undoing.undone(asked, opened, self._checkout(), self.store.clock())
+                    checked = evidence.undone(asked, opened, self._checkout(), self.store.clock())
                 elif evidence.asks_nothing(asked, opened.playbook):
                     checked = evidence.empty_answer(asked, self.store.clock())
                 else:

@@ -161,11 +161,6 @@ def pin_substitute(root: Path, folder: Path, manifest: Manifest) -> None:
         write(folder, found.kept, policy)
 
 
-def has_settings(runtime: Runtime) -> bool:
-    """True if the session has settings of its own; an earlier version pinned none."""
-    return _SETTINGS.file in runtime.digests
-
-
 def pinned_children(folder: Path) -> dict[str, Playbook]:
     """The child playbooks in a session's folder, to be shown, as far as valid."""
     found = {}

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from playbook_supervisor.errors import GitError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Finish
-from playbook_supervisor.kernel.model import base_of
-from playbook_supervisor.kernel.state import Change
+from playbook_supervisor.kernel.model import Step, base_of
+from playbook_supervisor.kernel.state import Change, Entry
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project.conditions import conditions
 from playbook_supervisor.records import replace
@@ -21,8 +21,6 @@ from playbook_supervisor.system.process.cancellation import Interrupted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.kernel.model import Step
-    from playbook_supervisor.kernel.state import Entry
     from playbook_supervisor.sessions.files.local_state import Launch
     from playbook_supervisor.sessions.publication.session_commits import Commit, SessionInGit
     from playbook_supervisor.sessions.store.disk_store import DiskStore

@@ -51,6 +51,10 @@ if TYPE_CHECKING:
 SESSION, NAME = "Playbook-Session", "Playbook-Name"  # the trailers that mark such a commit
 
 _SESSIONS = ".playbooks/sessions"
+_STATUS = (
+    *("status", "--porcelain=v2", "--branch", "--no-ahead-behind", "--no-renames"),
+    *("--untracked-files=all", "--ignored", "-z", "--"),
+)
 _UNFINISHED = ".playbook-tmp-*"  # files that are being written
 _LEAST = 2.0  # seconds for a git command when time is up, to see what the last one did
 _NEXT_COMMIT = "; the next commit has all of {folder}."
@@ -122,7 +126,8 @@ class SessionInGit:
         message = f"--message={subject}\n\n{body}\n\n{trailers}\n"
         self._require_no_own_filter(seen)
         folders = [f"{folder}/" for folder in self._folders]
-        hooks = self._hooks()
+        asked = self._git("rev-parse", "--git-path", "hooks", runs=Runs.HOOKS)
+        hooks = self._at.root / asked.stdout.rstrip("\n")
         try:
             with committing(
                 self._git,
@@ -148,18 +153,7 @@ class SessionInGit:
         return Commit(here.head, before) if here.head and said.startswith("commit: ") else None
 
     def _look(self) -> _Seen:
-        done = self._git(
-            "status",
-            "--porcelain=v2",
-            "--branch",
-            "--no-ahead-behind",
-            "--no-renames",
-            "--untracked-files=all",
-            "--ignored",
-            "-z",
-            "--",
-            *self._paths,
-        )
+        done = self._git(*_STATUS, *self._paths)
         if done.returncode != 0:
             raise self._refused("PB-GIT-COMMIT", "status", done)
         with understood(self._at.root):
@@ -193,10 +187,6 @@ class SessionInGit:
                     f"the filter {first_line(name, 60)} of the repository's own settings would run"
                 )
                 raise GitError("PB-GIT-COMMIT", why, guidance=cure)
-
-    def _hooks(self) -> Path:
-        asked = self._git("rev-parse", "--git-path", "hooks", runs=Runs.HOOKS)
-        return self._at.root / asked.stdout.rstrip("\n")
 
     def _commit(self, hooks: Path, *options: str) -> None:
         git = partial(self._git, runs=Runs.HOOKS)

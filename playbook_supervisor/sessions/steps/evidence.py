@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from itertools import takewhile
 
+from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import (
@@ -37,8 +38,9 @@ from playbook_supervisor.kernel.state import (
     Position,
     State,
 )
+from playbook_supervisor.kernel.steps import UNDO_REPORT
 from playbook_supervisor.kernel.vocabulary import Autonomy, GateReason, Place, Resolution, Trigger
-from playbook_supervisor.kernel.when import JSON, evaluate
+from playbook_supervisor.kernel.when import JSON, Facts, evaluate
 from playbook_supervisor.project.conditions import conditions
 from playbook_supervisor.project.conditions.conditions import REPORT_TRIGGERS, Workspace
 from playbook_supervisor.project.expressions import loop_items
@@ -53,9 +55,10 @@ from playbook_supervisor.system.process.capture import redact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.kernel.when import Facts
     from playbook_supervisor.project.conditions.probes import Since
     from playbook_supervisor.project.settings.checks import Checking
+    from playbook_supervisor.sessions.steps.open_session import OpenSession
+    from playbook_supervisor.system.git.checkout import Checkout
 
     _Since = tuple[Since | None, int | None]
 
@@ -169,6 +172,24 @@ def had_finished(
         (_asked(condition, attempt, known, inputs), _changed(condition, known, workspace))
         for condition in step.judging
     )
+
+
+def undone(check: Check, opened: OpenSession, here: Checkout, at: int) -> Checked:
+    """The files and the branch are put back to what they were at the launch; a report of ERROR says
+    why they are not. Only while the session's lock is held: what runs next must not be undone."""
+    from playbook_supervisor.system.git.undo import undo
+
+    (member,) = check.members
+    launch = opened.runtime.launches.get(member.id)
+    before, head = (launch.tree, launch.head) if launch else ("", "")
+    name = f"{opened.manifest.session_id}/{re.sub(r'[^A-Za-z0-9-]+', '-', member.id)}"
+    try:
+        said = undo(here.root, before, head, name, opened.runtime.pinned).said
+        probed = Probed(UNDO_REPORT, Answer.HELD, said)
+    except PlaybookError as error:
+        why = f"{error.message}. {error.guidance}".rstrip(". ")
+        probed = Probed(UNDO_REPORT, Answer.ERROR, why)
+    return Checked(at, check.id, {member.step.id: Report((probed,))})
 
 
 def answered(runtime: Runtime, entry: Entry, resolution: Resolution) -> None:
@@ -368,8 +389,7 @@ def _with_missing_outputs(
     state = inputs.state
     if state is None or not _outputs_due(check, state.playbook):
         return checked
-    last = _settles_last(check, checked, state)
-    if not last:
+    if not (last := _settles_last(check, checked, state)):
         return checked
     outputs = must_exist(state.playbook.outputs)
     needed = (conditions.probe(name, inputs.workspace) for name in outputs)
@@ -412,18 +432,15 @@ def _count_items(
     assert loop is not None  # noqa: S101 - see `_loop_due`
     try:
         listed = loop_items.items(loop, values, facts)
-        wrong = loop_items.fault(loop, step, listed, holes=_has_holes(state, loop.source))
+        name, _, what = loop.source.removeprefix("$").partition(".")
+        # the list is that of an earlier loop, whose failed items have left no value
+        holes = what == JSON and name in state.playbook and bool(state.playbook.step(name).for_each)
+        wrong = loop_items.fault(loop, step, listed, holes=holes)
     except LookupError as missing:
         listed, wrong = [], str(missing.args[0])
     if wrong:
         return 0, "", Probed("for_each", Answer.ERROR, wrong, code=ITEMS)
     return len(listed), "" if listed else f"for_each: no items in {loop.source}", None
-
-
-def _has_holes(state: State, source: str) -> bool:
-    name, _, what = source.removeprefix("$").partition(".")
-    earlier = name in state.playbook and state.playbook.step(name).for_each is not None
-    return earlier and what == JSON
 
 
 def _shown_item(step: Step) -> str:

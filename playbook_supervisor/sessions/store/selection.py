@@ -45,8 +45,12 @@ def choose(store: DiskStore, named: str = "") -> SelectedSession:
     is none, `PB-STATE-ELSEWHERE` if only its files are here and it lives in another worktree."""
     if named:
         name = full_id(store.found(), named)
-        if not store.drives(name):
-            _require_home(store, store.manifest(name))  # raises if there is none
+        if not store.drives(name) and (
+            place := home_elsewhere(store.checkout, store.manifest(name))  # raises if there is none
+        ):
+            cure = f"Continue there: cd {shlex.quote(str(place))} && claude, then /playbook.resume."
+            said = f"session {name} lives in another worktree"
+            raise StateError("PB-STATE-ELSEWHERE", said, where=str(place), guidance=cure)
         return SelectedSession(top_of(store, name))
     driven = _driven_here(store)
     known = [] if driven else _known(store)
@@ -148,13 +152,6 @@ def home_elsewhere(here: Checkout, known: Manifest) -> Path | None:
     at_branch = [other.root for other in others if known.branch and _branch(other) == known.branch]
     named = [other.root for other in others if other.root == place]
     return next(iter(at_branch or named), None)
-
-
-def _require_home(store: DiskStore, known: Manifest) -> None:
-    if place := home_elsewhere(store.checkout, known):
-        way = f"cd {shlex.quote(str(place))} && claude, then /playbook.resume."
-        said, where = f"session {known.session_id} lives in another worktree", str(place)
-        raise StateError("PB-STATE-ELSEWHERE", said, where=where, guidance=f"Continue there: {way}")
 
 
 def _of_this_worktree(store: DiskStore, known: list[Manifest]) -> list[str]:
