@@ -1,4 +1,4 @@
-"""32 processes report, ask and answer at once: each accepted report is journaled once."""
+"""Twelve processes report, ask and answer at once: each accepted report is journaled once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-CROWD = 32
+CROWD = 12
 
 
 @pytest.fixture(scope="module")

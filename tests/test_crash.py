@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support import crash_points
 
-FEW = 15
+FEW = 8
 KILLS = int(os.environ.get("CRASH_KILLS", "60"))
 """How many kills at random moments. A release must survive `CRASH_KILLS=1000`."""
 
@@ -30,7 +30,7 @@ def shards(number: int) -> list[Any]:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(("shard", "of"), shards(32))
+@pytest.mark.parametrize(("shard", "of"), shards(64))
 def test_a_run_killed_at_any_write_is_resumed_to_its_end(
     tmp_path: Path, shard: int, of: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

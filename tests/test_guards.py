@@ -113,11 +113,6 @@ class TestCommandsThatOnlyAHumanMayRun:
         with Terminal(project, "answer", "continue") as terminal:
             assert terminal.end() == 0
 
-    def test_do_not_depend_on_the_marker(self, conversation: Conversation) -> None:
-        (conversation.project.root / ".git/playbook/bound").unlink()
-        assert conversation.project.playbook("answer", "continue").code == 3
-        assert waits(conversation.project)
-
     def test_are_refused_to_a_worker_that_outlives_its_client(
         self, conversation: Conversation
     ) -> None:
@@ -265,18 +260,6 @@ class TestOneDriver:
         assert conversation.hook("PreToolUse", tool_name="Bash", tool_input={}) is None
         assert conversation.project.manifest()["status"] == "in_progress"
 
-    def test_a_person_at_another_terminal_aborts_the_session(
-        self, conversation: Conversation
-    ) -> None:
-        with Terminal(conversation.project, "abort") as terminal:
-            assert terminal.end() == 0
-        assert conversation.project.manifest()["status"] == "aborted"
-        assert conversation.hook("PreToolUse", tool_name="Bash", tool_input={}) is None
-        told = conversation.hook("UserPromptSubmit", prompt="continue")
-        assert "its gate publish#1?1 has ended" in str(told)
-        conversation.hook("Stop")
-        assert not (conversation.project.root / ".git/playbook/bound").exists()
-
 
 class TestCommandsInTheClientsShell:
     """`begin`, `next` and `report` are refused in a conversation that no hook has seen."""
@@ -308,26 +291,6 @@ class TestCommandsInTheClientsShell:
         assert (refused.code, "PB-STATE-OPEN" in refused.err) == (3, True)
         assert len(conversation.project.sessions) == 1
 
-    def test_begin_no_second_session_after_the_bound_one_has_ended(
-        self, conversation: Conversation
-    ) -> None:
-        with Terminal(conversation.project, "answer", "abort") as terminal:
-            assert terminal.end() == 0
-        refused = conversation.runs("begin", "auto-validate", "013")
-        assert (refused.code, "PB-STATE-HUMAN-ONLY" in refused.err) == (3, True)
-        assert "Type it at Claude Code's own prompt" in refused.err
-        assert len(conversation.project.sessions) == 1
-
-    def test_report_the_end_and_leave_the_release_to_the_hooks(
-        self, conversation: Conversation
-    ) -> None:
-        with Terminal(conversation.project, "answer", "abort") as terminal:
-            assert terminal.end() == 0
-        assert conversation.runs("next", "--json").json["status"] == "aborted"
-        assert (conversation.project.root / ".git/playbook/bound").exists()
-        conversation.hook("Stop")
-        assert not (conversation.project.root / ".git/playbook/bound").exists()
-
     def test_work_in_the_bound_conversation(self, conversation: Conversation) -> None:
         asked = conversation.runs("next", "--json")
         assert (asked.code, asked.json["directive"]) == (0, "ask")
@@ -347,18 +310,6 @@ class TestCommandsInTheClientsShell:
     def test_are_refused_in_another_conversation(self, conversation: Conversation) -> None:
         refused = conversation.runs("next", CLAUDE_CODE_SESSION_ID="another")
         assert (refused.code, "PB-STATE-NO-HOOKS" in refused.err) == (3, True)
-
-    def test_ignore_reports_where_hooks_report(self, project: Project) -> None:
-        with Conversation(project) as conversation:
-            conversation.types("run", "auto-validate 013")
-            project.write(".qa/013-playbook-create/test-plan.md", "# Plan\n")
-            before = (project.session / "journal.yaml").read_bytes()
-            inside = conversation.runs("report", "qa-plan#1", "--json")
-            outside = project.playbook("report", "qa-plan#1", "--error", "no")
-            assert inside.json["steps"][0]["id"] == "qa-plan#1"
-            for said in (inside, outside):
-                assert (said.code, "this report was ignored" in said.err) == (0, True)
-            assert (project.session / "journal.yaml").read_bytes() == before
 
 
 class TestAnInstallationWithoutHooks:
@@ -403,10 +354,3 @@ class TestAnInstallationWithoutHooks:
             assert other.runs("next").code == 0
         resumed = project.playbook("resume", "--agent", project.script(WORKS))
         assert resumed.code == 0
-
-    def test_continues_after_the_conversation_was_cleared(self, conversation: Conversation) -> None:
-        conversation.runs("begin", "auto-validate", "013")
-        conversation.client = "another"
-        assert conversation.runs("next").code == 0
-        (file,) = (conversation.project.root / ".git/playbook").glob("*/claude.json")
-        assert json.loads(file.read_text())["client"] == "another"

@@ -160,7 +160,7 @@ def test_a_process_that_asks_for_the_driver_does_not_count_as_one(tmp_path: Path
     with driver_lock.driving(tmp_path, "exec"):
         assert driver_lock.living(tmp_path) == driver_lock.Driver(os.getpid(), "exec")
     with ThreadPoolExecutor(8) as crowd:
-        found = set(crowd.map(lambda _: driver_lock.living(tmp_path), range(2_000)))
+        found = set(crowd.map(lambda _: driver_lock.living(tmp_path), range(300)))
     assert found == {None}
 
 
@@ -228,7 +228,7 @@ def test_a_surrounding_git_does_not_reach_the_agents(project: Project, tmp_path:
     assert not {line.partition("=")[0] for line in environment} & hook.keys()
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", ["<&-", "<&- >&- 2>&-"])
 def test_a_run_works_with_closed_streams(project: Project, closed: str) -> None:
     name = playbook(project, STEPS[0])
     command = (
@@ -273,19 +273,6 @@ def test_a_first_step_that_may_replace_a_file_is_warned_about(project: Project) 
     assert "/speckit.plan" not in second.err
 
 
-@pytest.mark.parametrize(
-    "first",
-    ["plan /speckit.plan skip stop postconditions=plan_exists", "plan /speckit.plan auto stop"],
-)
-def test_there_is_no_warning_if_nothing_can_be_lost(project: Project, first: str) -> None:
-    project.write(f"specs/{FEATURE}/plan.md", "by hand\n")
-    agent = project.script(WORK)
-    name = playbook(project, first, name="without-tasks")
-    assert "may replace" not in project.playbook("run", name, "013", "--agent", agent).err
-    name = playbook(project, first, STEPS[1])
-    assert "may replace" not in project.playbook("run", name, "013", "--agent", agent).err
-
-
 # ── one checkout, one open session ──────────────────────────────────────────────────────────
 
 
@@ -305,12 +292,6 @@ def test_a_failed_session_is_not_resumed_beside_an_open_one(project: Project) ->
 
 
 # ── what is worth a sentence ────────────────────────────────────────────────────────────────
-
-
-def test_a_client_gets_the_same_warning_as_a_person(project: Project) -> None:
-    project.write(f"specs/{FEATURE}/plan.md", "by hand\n")
-    begun = project.playbook("begin", playbook(project, STEPS[0]), "013")
-    assert "note: the result of plan is there" in begun.err
 
 
 def test_a_group_is_limited_by_the_open_files_of_the_system(project: Project) -> None:

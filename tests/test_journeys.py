@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from support.controlled_time import Held, gone, wait_until
+from support.controlled_time import gone, wait_until
 from support.scratch_project import FEATURE, Project
 
 PASS = "---\nverdict: PASS\n---\n"
@@ -195,45 +195,7 @@ def test_an_agent_ends_with_its_runner(project: Project) -> None:
     assert summary(project.journal()) == [("plan", "failed", "auto"), ("plan", "done", "auto")]
 
 
-def test_an_orphaned_worker_is_waited_for_if_the_settings_say_so(project: Project) -> None:
-    project.write(".playbooks/config.yaml", "orphans: wait\n")
-    held = Held.put(project, then=f"echo plan > specs/{FEATURE}/plan.md")
-    name = playbook(project, STEPS[0])
-    runner = project.spawn("run", name, "013", "--agent", held.agent)
-    wait_until(lambda: at_work(project, "plan"))
-    os.kill(runner.pid, signal.SIGKILL)
-    runner.communicate()
-
-    with project.spawn("resume") as resumed:
-        assert resumed.stderr is not None
-        assert b"still running" in resumed.stderr.readline()
-        held.let_go()
-        resumed.communicate(timeout=120)
-    assert resumed.returncode == 0
-    (entry,) = project.journal()
-    assert entry["recovered"] is True
-
-
 # ── every way in which a step may end ───────────────────────────────────────────────────────
-
-
-def test_the_policy_gate_asks_and_abort_ends_the_session(project: Project) -> None:
-    """kai FR31, D-ST."""
-    name = playbook(project, "plan /speckit.plan auto gate postconditions=plan_exists")
-    assert project.playbook("run", name, "013", "--agent", project.script("steps: {}")).code == 4
-    assert project.playbook("answer", "abort").code == 0
-    (entry,) = project.journal()
-    assert (entry["status"], entry["resolution"]) == ("failed", "abort")
-    assert entry["trigger"] == "postcondition_fail"
-    assert project.manifest()["status"] == "aborted"
-
-
-def test_a_step_marked_skip_is_skipped_and_logged(project: Project) -> None:
-    """kai FR21."""
-    name = playbook(project, "plan /speckit.plan skip stop", STEPS[0].replace("plan ", "again ", 1))
-    agent = project.script(WORK.replace("  plan:", "  again:"))
-    assert project.playbook("run", name, "013", "--agent", agent).code == 0
-    assert summary(project.journal())[0] == ("plan", "skipped", "skipped")
 
 
 def test_a_missing_precondition_stops_before_anything_runs(project: Project) -> None:
@@ -305,17 +267,6 @@ def test_a_group_runs_at_once_and_waits_for_all_before_it_fails(project: Project
         ("two", "done", "escalated"),
         ("three", "done", "auto"),
     ]
-
-
-def test_from_journals_the_steps_it_skips(project: Project) -> None:
-    project.write(f"specs/{FEATURE}/plan.md", "by hand\n")
-    name = playbook(project, *STEPS[:2])
-    agent = project.script(WORK)
-    assert project.playbook("run", name, "013", "--from", "tasks", "--agent", agent).code == 0
-    plan, tasks = project.journal()
-    assert (plan["status"], plan["decision"]) == ("skipped", "skipped")
-    assert plan["human_response"] == "--from tasks"
-    assert tasks["status"] == "done"
 
 
 # ── the human, and other terminals ──────────────────────────────────────────────────────────

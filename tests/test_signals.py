@@ -114,7 +114,7 @@ def test_a_session_interrupted_before_its_runner_began_is_begun_by_resume(projec
 
 @pytest.mark.parametrize(
     ("command", "number"),
-    [("run", signal.SIGINT), ("probe", signal.SIGTERM), ("run", signal.SIGHUP)],
+    [("probe", signal.SIGTERM), ("run", signal.SIGHUP)],
 )
 def test_an_early_interruption_ends_the_call_of_the_forge(
     command: str, number: int, project: Project
@@ -197,26 +197,6 @@ def test_an_interrupted_push_of_an_ended_session_is_repeated_by_resume(publishin
     assert "its last commit is pushed" in publishing.playbook("resume").err
 
 
-def test_an_interruption_is_not_an_answer_of_the_forge(project: Project) -> None:
-    forge = Hook.forge(project)
-    name = playbook(project, "qa /qa.plan auto stop", PR)
-    agent = project.script("steps: {}")
-    with project.spawn("run", name, "013", "--agent", agent) as runner:
-        wait_until(forge.held.exists)
-        runner.send_signal(signal.SIGINT)
-        _, err = runner.communicate(timeout=120)
-    assert (runner.returncode, forge.ended) == (130, True), err
-    entry = project.journal()[1]
-    assert (entry["status"], "returned_at" in entry, "error" in entry) == (
-        "in_progress",
-        True,
-        False,
-    )
-    project.gh("open")
-    assert project.playbook("resume").code == 0
-    assert [entry["status"] for entry in project.journal()] == ["done", "done"]
-
-
 def test_an_interruption_during_recovery_settles_no_step(
     project: Project,
 ) -> None:
@@ -253,22 +233,17 @@ def test_an_interruption_at_a_gate_leaves_it_open(project: Project) -> None:
     assert [entry["status"] for entry in project.journal()] == ["done", "done"]
 
 
-@pytest.mark.parametrize(
-    ("number", "options"), [(signal.SIGTERM, ()), (signal.SIGINT, ("--json",))], ids=["log", "json"]
-)
-def test_an_interruption_ends_a_git_that_hangs_at_a_gate(
-    number: int, options: tuple[str, ...], project: Project
-) -> None:
+def test_an_interruption_ends_a_git_that_hangs_at_a_gate(project: Project) -> None:
     """The changes that a gate shows are not asked for again: git would hang again."""
     name = playbook(project, "qa /qa.plan auto stop", "pr /feature.pr gate_always stop")
     agent = project.script("steps: {}")
     asked = hanging_diff(project)
-    with project.spawn("run", name, "013", "--agent", agent, *options) as runner:
+    with project.spawn("run", name, "013", "--agent", agent, "--json") as runner:
         wait_until(asked.exists)
-        runner.send_signal(number)
+        runner.send_signal(signal.SIGINT)
         _, err = runner.communicate(timeout=120)
     (only,) = asked.read_text().split()
-    assert (runner.returncode, gone(int(only))) == (128 + number, True), err
+    assert (runner.returncode, gone(int(only))) == (130, True), err
     assert project.manifest()["gate"]["id"] == "pr#1?1"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from playbook_supervisor.audit.lenient_playbook import LoosePlaybook, LooseStep
@@ -13,7 +12,7 @@ from playbook_supervisor.audit.lenient_session import (
     LooseSession,
 )
 from playbook_supervisor.audit.rules import finding
-from playbook_supervisor.audit.session_record import RelatedSessions
+from playbook_supervisor.audit.session_record import RelatedSessions, SessionFiles
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.kernel.state import State
 from playbook_supervisor.project.policies.session_policy import Policy
@@ -30,22 +29,18 @@ _UNKNOWN = LooseStep("")
 class AuditContext:
     """A session with everything that is known about it.
 
-    `outline` is None if no playbook is known; `pinned`: it is the session's own, tightened by
-    `policy`. `state` is the journal replayed by the kernel, None if it cannot be. `committed` is
-    the commit time of each journal line, in ms (0: not committed). `merged` names a branch that
-    contains the session's, or is empty. `tree` is its child sessions, and its parent if it is one.
+    `outline` is None if no playbook is known; if it is the session's own, it is tightened by
+    `policy`. `state` is the journal replayed by the kernel, None if it cannot be. `tree` is its
+    child sessions, and its parent if it is one.
     """
 
-    name: str
+    files: SessionFiles
     tree: RelatedSessions
     journal: LooseJournal
     session: LooseSession | None
     outline: LoosePlaybook | None
-    pinned: bool
     policy: Policy
     state: State | None
-    committed: Sequence[int]
-    merged: str
     now: int
 
     @property

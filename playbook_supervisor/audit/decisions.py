@@ -33,7 +33,6 @@ def check(context: AuditContext) -> Iterator[Problem]:
 
 
 def _escalated(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
-    """An entry is escalated if, and only if, it names a trigger."""
     trigger = entry.trigger
     if trigger is None:
         if entry.decision is Decision.ESCALATED and "trigger" not in entry.unclear:
@@ -66,7 +65,7 @@ def _may_fire(context: AuditContext, entry: LooseEntry, trigger: Trigger) -> boo
 def _decided(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     decision, why = entry.decision, ""
     if (
-        context.pinned
+        context.files.pinned
         and context.step(entry).autonomy == Autonomy.SKIP
         and entry.status not in (EntryStatus.SKIPPED, None)
     ):
@@ -83,7 +82,6 @@ def _decided(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
 
 
 def _skipped(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
-    """Only autonomy, `when`, `--from` and a person skip a step."""
     if entry.status is not EntryStatus.SKIPPED:
         return
     if entry.human_response:

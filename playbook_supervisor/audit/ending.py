@@ -36,19 +36,19 @@ def check(context: AuditContext) -> Iterator[Problem]:
         yield from _projection(context, session, context.state)
     else:
         yield from _without_kernel(context, session, session.status)
-    if context.merged and not session.ended:
+    if context.files.merged and not session.ended:
         branch = first_line(session.branch or session.feature, 80)
-        message = f"{branch} was merged into {context.merged}, but the session never ended"
+        message = f"{branch} was merged into {context.files.merged}, but the session never ended"
         yield found("AUD-MERGED", message, session, "status")
 
 
 def _names(context: AuditContext, session: LooseSession) -> Iterator[Problem]:
-    if SESSION_ID.match(context.name) and session.session_id not in ("", context.name):
+    if SESSION_ID.match(context.files.name) and session.session_id not in ("", context.files.name):
         message = (
             f"the session's id is {first_line(session.session_id, 40)}, unlike its folder's name"
         )
         yield found("AUD-SESSION", message, session, "session_id")
-    kept = context.outline.name if context.outline is not None and context.pinned else ""
+    kept = context.outline.name if context.outline is not None and context.files.pinned else ""
     if kept and session.playbook not in ("", kept):
         named = first_line(session.playbook, 60)
         message = f"the session names the playbook {named}, but its copy is {first_line(kept, 60)}"
@@ -152,7 +152,7 @@ def check_tree(context: AuditContext) -> Iterator[Problem]:
         if other is not entry:
             message = f"{entry.name} has the child session of {other.name}"
             yield found("AUD-CHILD-TWICE", message, entry, "session")
-        elif context.name:
+        elif context.files.name:
             yield from _child(context, entry)
     if context.session is not None and context.session.parent:
         yield from _parent(context, context.session)
@@ -166,7 +166,7 @@ def _child(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
             message = f"{entry.name} is done, but its child session {name} is not there"
             yield found("AUD-CHILD", message, entry, "session")
         return
-    child, parent = record.session, f"{context.name}/{entry.id}"
+    child, parent = record.session, f"{context.files.name}/{entry.id}"
     if child.parent != parent:
         said = first_line(child.parent, 80) or "no parent"
         message = f"{entry.name} has the child session {name}, which names {said}"
@@ -204,7 +204,7 @@ def _parent(context: AuditContext, session: LooseSession) -> Iterator[Problem]:
     named_by = [
         f"{parent.files.name}/{entry.id}"
         for entry in parent.journal.entries
-        if entry.session == context.name
+        if entry.session == context.files.name
     ]
     if session.parent not in named_by:
         yield found("AUD-PARENT", f"{named} does not name this child session", session, "parent")

@@ -92,8 +92,8 @@ def _refuted(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     for number, line in enumerate(entry.evidence):
         name, statement = split(line, context.step(entry).postconditions)
         checked = name.partition("=")[0] in _CONDITIONS and name not in entry.waived
-        accepted = statement.endswith(_ACCEPTED)
-        if checked and not accepted and _says_not_held(statement):
+        says = _NEGATIVE.match(statement) or _REFUSAL.match(statement) or _FLAW.search(statement)
+        if checked and says and not statement.endswith(_ACCEPTED):
             message = f"{entry.name} is done, but its evidence says: {first_line(line, 100)}"
             yield found("AUD-REFUTED", message, entry, "evidence", number)
             return
@@ -124,7 +124,6 @@ def _files(condition: str) -> tuple[str, ...]:
 
 
 def _first_accepted(context: AuditContext) -> tuple[int | None, int | None]:
-    """When the first failure was accepted, and the first change of tests."""
     accepted = [
         gate
         for entry in context.journal.entries
@@ -137,7 +136,6 @@ def _first_accepted(context: AuditContext) -> tuple[int | None, int | None]:
 
 
 def _accepted_tests(entry: LooseEntry, accepted: int | None) -> Iterator[Problem]:
-    """Evidence that names a person's answer, which no gate has."""
     end = entry.completed_at
     if accepted is not None and (end is None or accepted <= end):
         return
@@ -182,7 +180,6 @@ def _without_evidence(context: AuditContext, entry: LooseEntry) -> Iterator[Prob
 
 
 def _untrue(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
-    """Evidence of a check that contradicts itself, its condition or the line of another."""
     if entry.status is not EntryStatus.DONE or context.step(entry).tolerates(entry.error_code):
         return
     trees: dict[str, str] = {}
@@ -203,7 +200,6 @@ def _untrue(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
 
 
 def _contradiction(name: str, statement: str) -> str:
-    """Why `proved` cannot have held with this evidence; empty if it can."""
     given, said = re.findall(_OPTION, name), re.findall(_WITHOUT, statement)
     if {*re.findall(r"\w+", " ".join(given))} != {*re.findall(r"\w+", " ".join(said))}:
         return "the condition and its evidence do not leave out the same"
@@ -227,7 +223,3 @@ def split(line: str, known: Iterable[str] = ()) -> tuple[str, str]:
     statement = line[len(word) + 1 :].strip()
     begun = (name for name in known if f"{word}={statement}".startswith(name))
     return longest or max(begun, key=len, default=word), statement
-
-
-def _says_not_held(statement: str) -> bool:
-    return any((_NEGATIVE.match(statement), _REFUSAL.match(statement), _FLAW.search(statement)))

@@ -81,33 +81,22 @@ def examine(record: SessionRecord, now: int) -> AuditReport:
         if outline is None:
             notes.append("its playbook is not known, so its steps' requirements are not checked")
         notes += gates.anonymous_answers(journal)
-        replayed = _replay(entries, playbook) if entries is not None and playbook else _Replay()
-        context = AuditContext(
-            name=files.name,
-            tree=record.tree,
-            journal=journal,
-            session=record.session,
-            outline=outline,
-            pinned=files.pinned,
-            policy=policy,
-            state=replayed.state,
-            committed=files.committed,
-            merged=files.merged,
-            now=now,
-        )
-        problems += _findings(context, replayed)
+        state, index, why = None, -1, ""
+        if entries is not None and playbook:
+            state, index, why = _replay(entries, playbook)
+        session = record.session
+        context = AuditContext(files, record.tree, journal, session, outline, policy, state, now)
+        problems += _findings(context, index, why)
     audited = filter(None, (files.journal, files.session, files.policy))
     reports = tuple(_report(file.file, problems, notes) for file in audited)
     return AuditReport(files.name, reports, tuple(notes))
 
 
-def _findings(context: AuditContext, replayed: _Replay) -> list[Problem]:
-    """The findings of every family, and the kernel's unless a family found that entry already."""
+def _findings(context: AuditContext, index: int, why: str) -> list[Problem]:
+    """Those of every family, and the kernel's unless a family found that entry already."""
     findings = [finding for check in _FAMILIES for finding in check(context)]
-    if replayed.why:
-        diverging = context.journal.entries[replayed.diverging]
-        if not any(_within(each, replayed.diverging, context.journal) for each in findings):
-            findings.append(found("AUD-REPLAY", replayed.why, diverging))
+    if why and not any(_within(each, index, context.journal) for each in findings):
+        findings.append(found("AUD-REPLAY", why, context.journal.entries[index]))
     return findings
 
 
@@ -178,31 +167,21 @@ def _playbook(
 # ── the kernel, which can replay only what this program wrote ───────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class _Replay:
-    """The state after all entries; or why the entry with the index `diverging` cannot follow.
-
-    Neither if it was not replayed.
-    """
-
-    state: State | None = None
-    diverging: int = -1
-    why: str = ""
-
-
-def _replay(entries: Sequence[Entry], playbook: Playbook) -> _Replay:
+def _replay(entries: Sequence[Entry], playbook: Playbook) -> tuple[State | None, int, str]:
+    """The state after all entries; or the index of the one that cannot follow, and why. Neither of
+    entries that would take too long."""
     attempts = Counter(entry.step_id for entry in entries)
     if max(attempts.values(), default=0) > _MAX_ATTEMPTS:
-        return _Replay()
+        return None, -1, ""
     state, why = _replayed(playbook, entries)
     if not why:
-        return _Replay(state)
+        return state, -1, ""
     low, high = 0, len(entries)  # how many can be replayed, and how many cannot
     while high - low > 1:
         middle = (low + high) // 2
         _, error = _replayed(playbook, entries[:middle])
         low, high, why = (low, middle, error) if error else (middle, high, why)
-    return _Replay(None, low, why)
+    return None, low, why
 
 
 def _replayed(playbook: Playbook, entries: Sequence[Entry]) -> tuple[State | None, str]:

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.strict_yaml import load
-from playbook_supervisor.kernel.error_policy import ErrorPolicy, Handling, Reaction
+from playbook_supervisor.kernel.error_policy import ErrorPolicy, Reaction
 from playbook_supervisor.kernel.gates import required_before
 from playbook_supervisor.kernel.model import CHECKPOINT, Playbook
 from playbook_supervisor.kernel.vocabulary import Autonomy
@@ -44,13 +44,9 @@ class LooseStep:
     back_to: str = ""
     times: int = 0
 
-    def handling(self, code: str) -> Handling | None:
-        return self.policy.handling(code) if self.policy is not None else None
-
     def tolerates(self, code: str) -> bool:
         """True if the run continues if the step fails with this error."""
-        handling = self.handling(code)
-        return handling is not None and handling.reaction in _TOLERANT
+        return self.policy is not None and self.policy.handling(code).reaction in _TOLERANT
 
     @property
     def declared(self) -> frozenset[str]:

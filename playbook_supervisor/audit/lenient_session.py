@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from playbook_supervisor.audit.rules import finding
 from playbook_supervisor.formats.fields import Fields, UnfitError
@@ -28,7 +28,7 @@ from playbook_supervisor.kernel.vocabulary import (
     SessionStatus,
     Trigger,
 )
-from playbook_supervisor.sessions.files.journal import MAX_BYTES, request_of
+from playbook_supervisor.sessions.files.journal import ENTRY, GATE, MAX_BYTES, request_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,6 +48,7 @@ class LooseGate:
     opened_at: int | None = None
     answered_at: int | None = None
     by: str = ""
+    via: str = ""
     role: str = ""
     text: str = ""
     resolution: Resolution | None = None
@@ -185,6 +186,18 @@ class LooseSession:
 
 # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
+_KNOWN = LooseEntry.__dataclass_fields__.keys() - {"decision"}
+_ENTRY = {key: how for key, how in ENTRY.items() if key in _KNOWN}
+_SESSION = {
+    **dict.fromkeys(("session_id", "playbook"), ("required",)),
+    **dict.fromkeys(("feature", "branch", "current_step", "parent"), ("text",)),
+    "status": ("word", SessionStatus),
+    "started_at": ("time",),
+    "completed_at": ("maybe_time",),
+    "failures": ("maybe_integer",),
+    "waived": ("texts",),
+}
+
 
 def journal(data: bytes, source: str) -> LooseJournal:
     """Read any journal. CheckError if it is not a YAML document."""
@@ -216,23 +229,12 @@ def session(data: bytes, source: str) -> LooseSession:
     fields = reader.fields
     gate = reader.get(fields.mapping, "gate") or {}
     args = reader.get(fields.mapping, "args") or {}
-    failures = reader.get(fields.maybe_integer, "failures")
     return LooseSession(
         document=document,
         ours=isinstance(document.data, dict) and "schema" in document.data,
-        session_id=reader.get(fields.required, "session_id") or "",
-        playbook=reader.get(fields.required, "playbook") or "",
-        feature=reader.get(fields.text, "feature") or "",
         args={name: str(value) for name, value in args.items() if isinstance(value, str)},
-        branch=reader.get(fields.text, "branch") or "",
-        status=reader.get(fields.word, "status", SessionStatus),
-        started_at=reader.get(fields.time, "started_at"),
-        completed_at=reader.get(fields.maybe_time, "completed_at"),
-        current_step=reader.get(fields.text, "current_step") or "",
-        failures=failures or 0,
-        waived=reader.get(fields.texts, "waived") or (),
         gate=reader.get(Fields(gate).text, "id") or "",
-        parent=reader.get(fields.text, "parent") or "",
+        **reader.values(_SESSION),
         unclear=tuple(reader.unclear),
     )
 
@@ -242,43 +244,23 @@ def _entry(
 ) -> tuple[LooseEntry, list[Problem]]:
     reader = _LooseReader(document, item, path)
     fields = reader.fields
-    step_id = reader.get(fields.required, "step_id") or ""
-    status = reader.get(fields.word, "status", EntryStatus)
-    error_code = reader.get(fields.text, "error_code") or ""
+    values = reader.values(_ENTRY)
+    status, step_id = values.get("status"), values.get("step_id", "")
     # kai's own tools write no decision while a step runs, nor into an entry interrupted then
-    undecided = not ours and (status is EntryStatus.IN_PROGRESS or error_code == INTERRUPTED)
+    interrupted = values.get("error_code") == INTERRUPTED
+    undecided = not ours and (status is EntryStatus.IN_PROGRESS or interrupted)
     decided = fields.maybe_word if undecided else fields.word
     stated = reader.get(fields.maybe_integer, "attempt", least=1)
-    counted = 1 if ours else attempts.get(step_id, 0) + 1
     items = reader.get(fields.maybe_integer, "items", least=1)
-    gates = tuple(_gates(reader))
     entry = LooseEntry(
         document=document,
         path=path,
-        step_id=step_id,
-        number=stated or counted,
-        status=status,
+        number=stated or (1 if ours else attempts.get(step_id, 0) + 1),
         decision=reader.get(decided, "decision", Decision),
-        started_at=reader.get(fields.time, "started_at"),
-        launched_at=reader.get(fields.maybe_time, "launched_at"),
-        returned_at=reader.get(fields.maybe_time, "returned_at"),
-        completed_at=reader.get(fields.maybe_time, "completed_at"),
         seconds=reader.get(fields.maybe_decimal, "duration_seconds"),
-        trigger=reader.get(fields.maybe_word, "trigger", Trigger),
-        human_response=reader.get(fields.text, "human_response") or "",
-        resolution=reader.get(fields.maybe_word, "resolution", Resolution),
-        error=reader.get(fields.text, "error") or "",
-        error_code=error_code,
-        failing=reader.get(fields.texts, "failing") or (),
-        waived=reader.get(fields.texts, "waived") or (),
-        evidence=reader.get(fields.texts, "evidence") or (),
-        gates=gates,
-        agent=reader.get(fields.record, "agent") or {},
-        session=reader.get(fields.text, "session") or "",
         items=items or 0,
-        item=reader.get(fields.text, "item") or "",
-        back_to=reader.get(fields.text, "back_to") or "",
-        cached_from=reader.get(fields.text, "cached_from") or "",
+        gates=tuple(_gates(reader)),
+        **values,
         unclear=frozenset(reader.keys),
     )
     return entry, reader.unclear
@@ -295,22 +277,8 @@ def _gates(of_entry: _LooseReader) -> Iterator[LooseGate]:
 
 
 def _gate(reader: _LooseReader) -> LooseGate:
-    fields = reader.fields
-    return LooseGate(
-        document=reader.document,
-        path=reader.path,
-        id=reader.get(fields.required, "id") or "",
-        reason=reader.get(fields.word, "reason", GateReason),
-        place=reader.get(fields.word, "place", Place),
-        opened_at=reader.get(fields.time, "opened_at"),
-        answered_at=reader.get(fields.maybe_time, "answered_at"),
-        by=reader.get(fields.text, "by") or "",
-        role=reader.get(fields.text, "role") or "",
-        text=reader.get(fields.text, "text") or "",
-        resolution=reader.get(fields.maybe_word, "resolution", Resolution),
-        request=reader.get(request_of, fields) or {},
-        unclear=frozenset(reader.keys),
-    )
+    values = reader.values(GATE) | {"request": reader.get(request_of, reader.fields) or {}}
+    return LooseGate(reader.document, reader.path, **values, unclear=frozenset(reader.keys))
 
 
 class _LooseReader:
@@ -323,6 +291,13 @@ class _LooseReader:
         self.unclear: list[Problem] = []
         if not self._is_mapping:
             self.unclear.append(_unclear(document, path, "a mapping of keys to values is expected"))
+
+    def values(self, keys: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
+        """The values that fit, by their keys; see `journal.ENTRY`."""
+        read = {
+            k: self.get(getattr(self.fields, how), k, *more) for k, (how, *more) in keys.items()
+        }
+        return {key: value for key, value in read.items() if value is not None}
 
     def get(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """The result of `read`; None, and a problem, if the value does not fit."""

@@ -271,7 +271,6 @@ def _plausible(ms: float) -> int | None:
 def _grouped(
     attempts: Sequence[_Attempt], key: Callable[[_Attempt], tuple[str, str, str]]
 ) -> tuple[Figures, ...]:
-    """Group the attempts by playbook, name and command, in order; a group needs a name."""
     groups: dict[tuple[str, str, str], list[_Attempt]] = {}
     for attempt in attempts:
         groups.setdefault(key(attempt), []).append(attempt)
@@ -364,7 +363,6 @@ def _gates(attempts: Sequence[_Attempt]) -> tuple[WaitTimes, ...]:
 
 
 def _escalations(attempts: Iterable[_Attempt]) -> Iterator[str]:
-    """The trigger of each gate that one opened; without gates, of each escalated entry."""
     triggers = {trigger.value for trigger in Trigger}
     for attempt in attempts:
         entry = attempt.entry

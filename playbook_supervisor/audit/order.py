@@ -39,7 +39,6 @@ def check(context: AuditContext) -> Iterator[Problem]:
 
 
 def _passes(context: AuditContext) -> Iterator[list[LooseEntry]]:
-    """The entries up to each return to an earlier step, and those from the last one on."""
     entries: list[LooseEntry] = []
     target: int | None = None
     for entry in context.journal.entries:
@@ -85,11 +84,14 @@ def _by_step(entries: Sequence[LooseEntry]) -> dict[str, list[LooseEntry]]:
 
 def _attempts(context: AuditContext, entries: Sequence[LooseEntry]) -> Iterator[Problem]:
     for attempts in _by_step(entries).values():
-        yield from _again(attempts)
         yield from _retried(context, attempts)
         for previous, entry in pairwise(attempts):
-            if entry.number > previous.number:
-                yield from _overlap(context, entry, previous)
+            if entry.number <= previous.number:
+                continue
+            if previous.status in (EntryStatus.DONE, EntryStatus.SKIPPED):
+                message = f"{entry.name} began although {previous.name} was {previous.status}"
+                yield found("AUD-AGAIN", message, entry, "step_id")
+            yield from _overlap(context, entry, previous)
 
 
 def _counted(context: AuditContext, attempts: list[LooseEntry]) -> Iterator[Problem]:
@@ -107,14 +109,6 @@ def _counted(context: AuditContext, attempts: list[LooseEntry]) -> Iterator[Prob
             yield found("AUD-ATTEMPT", message, entry, "attempt")
         seen.add(entry.number)
         latest = max(latest, entry.number)
-
-
-def _again(attempts: list[LooseEntry]) -> Iterator[Problem]:
-    for previous, entry in pairwise(attempts):
-        settled = previous.status in (EntryStatus.DONE, EntryStatus.SKIPPED)
-        if settled and entry.number > previous.number:
-            message = f"{entry.name} began although {previous.name} was {previous.status}"
-            yield found("AUD-AGAIN", message, entry, "step_id")
 
 
 def _retried(context: AuditContext, attempts: list[LooseEntry]) -> Iterator[Problem]:
@@ -155,7 +149,6 @@ def _by_start(context: AuditContext) -> Iterator[Problem]:
 def _phases(
     context: AuditContext, outline: LoosePlaybook, passes: Sequence[Sequence[LooseEntry]]
 ) -> Iterator[Problem]:
-    """Steps that were not settled when a later phase began, each reported once in each pass."""
     first = 0
     for entries in passes:
         waiting = {step: phase for step, phase in outline.phase_of.items() if phase >= first}
@@ -171,7 +164,7 @@ def _unsettled(
     for entry in entries:
         phase = context.phase(entry)
         if phase is None:
-            if context.pinned and entry.step_id:
+            if context.files.pinned and entry.step_id:
                 message = f"{entry.name} belongs to no step of the playbook"
                 yield found("AUD-STEP", message, entry, "step_id")
             continue
@@ -196,7 +189,6 @@ def settled(context: AuditContext, entry: LooseEntry) -> bool:
 def _overlaps(
     context: AuditContext, outline: LoosePlaybook, entries: Sequence[LooseEntry]
 ) -> Iterator[Problem]:
-    """Compare each entry with the one of all earlier phases that ended last."""
     last: dict[int, LooseEntry] = {}
     for entry in entries:
         phase = context.phase(entry)
@@ -249,7 +241,6 @@ def _loops(
 def _items(
     context: AuditContext, entries: Sequence[LooseEntry], *, whole: bool
 ) -> Iterator[Problem]:
-    """The first contradiction among the items of one loop."""
     number, latest = entries[0].items, 0
     for entry in entries:
         item = item_number(entry.step_id)

@@ -1,7 +1,6 @@
 """Every rule of an audit: its code, what it finds, and what to do about it.
 
-docs/audit.md is generated from this module. The rules in `OURS` are about keys that only this
-program writes; all others apply to any journal.
+docs/audit.md is generated from this module.
 """
 
 from __future__ import annotations
@@ -14,10 +13,14 @@ from playbook_supervisor.formats.problems import Problem
 
 @dataclass(frozen=True, slots=True)
 class AuditRule:
-    """The finding of a rule, in a sentence, and what a person can do about it."""
+    """The finding of a rule, in a sentence, and what a person can do about it.
+
+    `ours`: it is about keys that only this program writes; all others apply to any journal.
+    """
 
     says: str
     guidance: str
+    ours: bool = False
 
 
 _CLOCK = "Do not rely on its times."
@@ -67,9 +70,11 @@ ORDER = {
     "AUD-STEP": AuditRule("an entry belongs to no step of the session's playbook", _HISTORY),
     "AUD-PHASE": AuditRule("a step began before an earlier one was settled", _HISTORY),
     "AUD-OVERLAP": AuditRule("a step began before an earlier one ended", _CLOCK),
-    "AUD-ORDER": AuditRule("the entries are not in the order in which they began", _REPAIR),
-    "AUD-TWICE": AuditRule("two entries have the same id", _REPAIR),
-    "AUD-ATTEMPT": AuditRule("an attempt's number is not the next one", _REPAIR),
+    "AUD-ORDER": AuditRule(
+        "the entries are not in the order in which they began", _REPAIR, ours=True
+    ),
+    "AUD-TWICE": AuditRule("two entries have the same id", _REPAIR, ours=True),
+    "AUD-ATTEMPT": AuditRule("an attempt's number is not the next one", _REPAIR, ours=True),
     "AUD-AGAIN": AuditRule("a step ran again after it was done or skipped", _HISTORY),
     "AUD-BACK": AuditRule(
         "a step ran again although nothing that may send back to it did, or more often than it may",
@@ -80,7 +85,9 @@ ORDER = {
         _ASK,
     ),
     "AUD-REPLAY": AuditRule(
-        "an entry cannot follow from the earlier ones (if no other rule says why)", _REPAIR
+        "an entry cannot follow from the earlier ones (if no other rule says why)",
+        _REPAIR,
+        ours=True,
     ),
 }
 
@@ -106,11 +113,12 @@ DECISIONS = {
         "was taken for",
         _ASK,
     ),
-    "AUD-WAIVED": AuditRule("a failure was waived, but no person accepted one", _ASK),
+    "AUD-WAIVED": AuditRule("a failure was waived, but no person accepted one", _ASK, ours=True),
     "AUD-EVIDENCE": AuditRule(
         "a step is done without evidence of its postconditions, or with evidence of a check that "
         "contradicts itself or its condition",
         _PROBE,
+        ours=True,
     ),
     "AUD-REFUTED": AuditRule(
         "a step is done, but its evidence says that a check failed (unless that was waived, or "
@@ -120,6 +128,7 @@ DECISIONS = {
     "AUD-ERROR": AuditRule(
         "an entry failed without an error, or is done with an error that no person decided about",
         _REPAIR,
+        ours=True,
     ),
 }
 
@@ -157,7 +166,7 @@ ENDING = {
     "AUD-ENDED": AuditRule("the session ended, but a step is in progress", _HISTORY),
     "AUD-STATUS": AuditRule("the session's status disagrees with its journal", _PROJECTION),
     "AUD-CURRENT": AuditRule("the current step disagrees with the journal", _PROJECTION),
-    "AUD-WAITING": AuditRule("the waiting gate disagrees with the journal", _PROJECTION),
+    "AUD-WAITING": AuditRule("the waiting gate disagrees with the journal", _PROJECTION, ours=True),
     "AUD-MERGED": AuditRule(
         "the session's branch was merged, but the session never ended",
         "`playbook abort` ends it; `playbook resume` continues it.",
@@ -194,19 +203,6 @@ FAMILIES = {
 RULES: dict[str, AuditRule] = {
     code: rule for family in FAMILIES.values() for code, rule in family.items()
 }
-
-OURS = frozenset(
-    {
-        "AUD-ATTEMPT",
-        "AUD-ERROR",
-        "AUD-EVIDENCE",
-        "AUD-ORDER",
-        "AUD-REPLAY",
-        "AUD-TWICE",
-        "AUD-WAITING",
-        "AUD-WAIVED",
-    }
-)
 
 
 def finding(code: str, message: str, file: str, position: TextPosition = (1, 1)) -> Problem:

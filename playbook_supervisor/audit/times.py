@@ -68,7 +68,6 @@ def _figures(entry: LooseEntry) -> Iterator[Problem]:
 
 
 def _backwards(entry: LooseEntry) -> Problem | None:
-    """The first time of an entry that is earlier than one that it must follow."""
     pairs = ((_ORDER[i], later) for number, later in enumerate(_ORDER) for i in range(number))
     for earlier, later in pairs:
         before, after = getattr(entry, earlier), getattr(entry, later)
@@ -111,7 +110,7 @@ def _too_late(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
             yield found("AUD-FUTURE", message, entry, *keys)
             return
         line = context.journal.document.position((*entry.path, *keys))[0]
-        committed = context.committed[line - 1] if line <= len(context.committed) else 0
+        committed = context.files.committed[line - 1] if line <= len(context.files.committed) else 0
         if committed and ms > committed + SKEW:
             message = (
                 f"{entry.name} states {to_time(ms)}, but its commit is of {to_time(committed)}"

@@ -120,11 +120,12 @@ def read_answer(
     for the agent. So is what stands before or behind `back to STEP`, however long it is.
     """
     said = text.casefold()
+    clauses = [clause for part in re.split(_CLAUSE_END, said) if (clause := _strip(part))]
     if Resolution.BACK in choices and (target_of(said) or _strip(said) == Resolution.BACK):
-        return ParsedAnswer(None if _names_another(said) else Resolution.BACK)
+        names_another = {clauses[0], clauses[-1]} & {*_BETWEEN_STEPS}
+        return ParsedAnswer(None if names_another else Resolution.BACK)
     if typed_at_prompt and ("?" in said or len(said.split()) > WORDS_AT_PROMPT):
         return ParsedAnswer()
-    clauses = [clause for part in re.split(_CLAUSE_END, said) if (clause := _strip(part))]
     if Resolution.ANSWER in choices:
         return ParsedAnswer(_in_words(said, clauses, typed_at_prompt=typed_at_prompt))
     asked = Resolution.ALLOW in choices
@@ -163,12 +164,6 @@ def words_of(text: str, resolution: Resolution) -> str:
     return ""
 
 
-def _names_another(said: str) -> bool:
-    """True if what sends back begins or ends with another choice, too."""
-    clauses = [clause for part in re.split(_CLAUSE_END, said) if (clause := _strip(part))]
-    return bool({clauses[0], clauses[-1]} & {*_BETWEEN_STEPS})
-
-
 def _settings(clauses: Sequence[str]) -> str | None:
     """The digest of `take settings DIGEST`, empty without one; None if no clause says so."""
     taken = (re.fullmatch(_TAKE_SETTINGS, clause) for clause in clauses)
@@ -193,7 +188,6 @@ def _permission(said: str, clauses: Sequence[str]) -> Resolution | None:
 
 
 def _named(words: Sequence[Resolution], said: str, clauses: Sequence[str]) -> Resolution | None:
-    """The only one of the words that is said, if the text begins or ends with it."""
     named = set(re.findall(_any_of(words), said))
     if len(named) != 1:
         return None

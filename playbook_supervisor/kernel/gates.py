@@ -318,7 +318,6 @@ def question(
 
 
 def _repeated(ask: Ask, entry: Entry) -> str:
-    """The beginning of a question that follows one of the same kind."""
     former = entry.gates[-2] if len(entry.gates) > 1 else None
     if former is None or former.reason is not ask.reason or Resolution.ACCEPT not in ask.choices:
         return ""

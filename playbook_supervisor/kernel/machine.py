@@ -135,7 +135,6 @@ def _as_answer(state: State, observation: Observation) -> Observation:
 def _require_rows(
     state: State, rows: Sequence[tuple[Step, Transition]], events: Sequence[Event]
 ) -> None:
-    """Raise RuntimeError, an internal bug, if a rule led to a position outside its row."""
     changed = {event.entry.step_id: event.entry for event in events}
     for step, row in rows:
         attempts = state.attempts(step.id)

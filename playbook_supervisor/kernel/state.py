@@ -54,10 +54,10 @@ class Gate(Record):
     opened_at: int
     answered_at: int | None = None
     by: str = ""
-    text: str = ""
-    resolution: Resolution | None = None
     via: str = ""
     role: str = ""
+    text: str = ""
+    resolution: Resolution | None = None
     request: Mapping[str, object] = field(default_factory=dict)
 
     @property
@@ -66,7 +66,7 @@ class Gate(Record):
 
 
 class Entry(Record):
-    """One attempt at one step, with the keys of journal.yaml.
+    """One attempt at one step, with the keys of journal.yaml in their order.
 
     `session` is the child session that does the work of a step with a playbook of its own.
     In a settled entry, `launched_at` is None if it equals `started_at`, and `returned_at` is None
@@ -81,10 +81,12 @@ class Entry(Record):
     status: EntryStatus
     decision: Decision
     started_at: int
-    completed_at: int | None = None
-    attempt: int = 1
     launched_at: int | None = None
     returned_at: int | None = None
+    completed_at: int | None = None
+    attempt: int = 1
+    items: int = 0
+    item: str = ""
     trigger: Trigger | None = None
     human_response: str = ""
     resolution: Resolution | None = None
@@ -97,16 +99,14 @@ class Entry(Record):
     waived: tuple[str, ...] = ()
     recovered: bool = False
     evidence: tuple[str, ...] = ()
-    gates: tuple[Gate, ...] = ()
-    agent: Mapping[str, str | int | float] = field(default_factory=dict)
     output: str = ""
     cached_from: str = ""
     session: str = ""
-    items: int = 0
-    item: str = ""
     back_to: str = ""
     undone: str = ""
     isolation: str = ""
+    agent: Mapping[str, str | int | float] = field(default_factory=dict)
+    gates: tuple[Gate, ...] = ()
 
     @property
     def id(self) -> str:

@@ -44,8 +44,13 @@ from playbook_supervisor.kernel.vocabulary import (
 )
 from playbook_supervisor.records import replace
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 UNDO_REPORT = "undo"
 """The name of the condition that reports what was undone of an attempt."""
+_NOT_THE_WORKERS: dict[str, Any] = {"error_guidance": "", "error_cause": "", "error_lasts": False}
 
 
 def skip_earlier(state: State, step: Step, begun: Begun, at: int) -> Event:
@@ -80,7 +85,7 @@ def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
         return gates.open_gate(entry, required, Place.BEFORE, at)
     breaking = _undecided_breaking_changes(entry, report)
     if step.autonomy is Autonomy.GATE_ON_BREAKING and breaking:
-        entry = replace(entry, error=_describe_findings(breaking), error_code=TRIGGERED)
+        entry = replace(entry, error=_said(breaking), error_code=TRIGGERED)
         reason, names = GateReason.AGREEMENT_BREAKING, (Trigger.AGREEMENT_BREAKING.value,)
         return gates.open_gate(entry, reason, Place.BEFORE, at, failing=names)
     launched = replace(
@@ -96,7 +101,6 @@ def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
 
 
 def _cannot_start(state: State, step: Step, entry: Entry, failing: list[Probed], at: int) -> Event:
-    """Fail the step before its run, or open a gate about what does not hold."""
     if _only_witnesses(failing) and step.for_each is None:
         return _ask_about_tests(entry, failing, Place.BEFORE, at)
     known = state.waived  # they were accepted, as they are now, for an earlier step only
@@ -122,14 +126,7 @@ def _cannot_start(state: State, step: Step, entry: Entry, failing: list[Probed],
 
 def _ask_about_tests(entry: Entry, failing: list[Probed], place: Place, at: int) -> Event:
     """Open the gate about tests that have changed, whatever the error policy and the triggers."""
-    entry = replace(
-        entry,
-        error=_describe_conditions(failing),
-        error_code=WITNESSES,
-        error_guidance="",
-        error_cause="",
-        error_lasts=False,
-    )
+    entry = replace(entry, error=_lines(failing), error_code=WITNESSES, **_NOT_THE_WORKERS)
     return gates.open_gate(entry, GateReason.WITNESSES, place, at, failing=_names(failing))
 
 
@@ -162,7 +159,8 @@ def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
     rechecked = gates.rechecked(entry)
     erred = entry.erred and not rechecked
     failing, missing = _failing_after(report)
-    declared = _declared_triggers(step)
+    implied = (Trigger.AGREEMENT_BREAKING,) if step.autonomy is Autonomy.GATE_ON_BREAKING else ()
+    declared = (*step.escalation_triggers, *implied)
     accepted = (Trigger.AGREEMENT_BREAKING, Standing.ACCEPTED)
     findings = [each for each in report.findings if each.trigger in declared]
     findings = [each for each in findings if (each.trigger, each.standing) != accepted]
@@ -170,7 +168,7 @@ def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
     entry = replace(entry, evidence=(*_evidence(report), *cached))
     only_failing = not (erred or findings or missing)
     if only_failing and _another_round(state, step, failing):
-        entry = replace(entry, error=_describe_conditions(failing), error_code=UNTIL)
+        entry = replace(entry, error=_lines(failing), error_code=UNTIL)
         return settle(entry, EntryStatus.FAILED, at)
     if only_failing and _only_witnesses(failing):
         return _ask_about_tests(entry, failing, Place.AFTER, at)
@@ -185,18 +183,13 @@ def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
     names = _names(failing + missing) + tuple(finding.trigger.value for finding in findings)
     worker_error = entry.error if erred else ""
     unnamed = _not_named(findings, failing)
-    errors = (worker_error, _describe_conditions(failing + missing), _describe_findings(unnamed))
+    errors = (worker_error, _lines(failing + missing), _said(unnamed))
     entry = replace(entry, error="; ".join(filter(None, errors)))
     if erred:
         names += (Trigger.SUBAGENT_ERROR.value,)
     else:
-        entry = replace(
-            entry,
-            error_code=POSTCONDITION if failing else TRIGGERED if triggers else OUTPUT,
-            error_guidance="",
-            error_cause="",
-            error_lasts=False,
-        )
+        code = POSTCONDITION if failing else TRIGGERED if triggers else OUTPUT
+        entry = replace(entry, error_code=code, **_NOT_THE_WORKERS)
     if step.on_fail and not erred and _goes_back(state, step, failing, findings):
         return settle(replace(entry, back_to=step.on_fail.back_to), EntryStatus.FAILED, at)
     reaction = step.error_policy.handling(*entry.error_codes).reaction
@@ -229,7 +222,7 @@ def _pass_over(entry: Entry, report: Report, at: int) -> Event:
     """Skip the step. It may be the last, which answers for the playbook's outputs."""
     _, missing = _failing_after(report)
     if missing:
-        failed = replace(entry, error=_describe_conditions(missing), error_code=OUTPUT)
+        failed = replace(entry, error=_lines(missing), error_code=OUTPUT)
         return settle(failed, EntryStatus.FAILED, at)
     evidence = (report.passed_over,) if report.passed_over else ()
     skipped = replace(entry, decision=Decision.SKIPPED, evidence=evidence)
@@ -237,7 +230,6 @@ def _pass_over(entry: Entry, report: Report, at: int) -> Event:
 
 
 def _failing_after(report: Report) -> tuple[list[Probed], list[Probed]]:
-    """The step's own failures, and the playbook's outputs that are missing."""
     failing = [probed for probed in report.conditions if not probed.held]
     missing = [probed for probed in failing if probed.code == OUTPUT]
     return [probed for probed in failing if probed not in missing], missing
@@ -265,7 +257,6 @@ def _goes_back(state: State, step: Step, failing: list[Probed], findings: list[F
 
 
 def _only_witnesses(failing: list[Probed]) -> bool:
-    """True if tests that have changed are all that is in the way."""
     return bool(failing) and all(each.code == WITNESSES for each in failing)
 
 
@@ -284,16 +275,11 @@ def _undecided_breaking_changes(entry: Entry, report: Report) -> list[Finding]:
     ]
 
 
-def _declared_triggers(step: Step) -> tuple[Trigger, ...]:
-    implied = (Trigger.AGREEMENT_BREAKING,) if step.autonomy is Autonomy.GATE_ON_BREAKING else ()
-    return (*step.escalation_triggers, *implied)
-
-
 def _names(conditions: list[Probed]) -> tuple[str, ...]:
     return tuple(probed.name for probed in conditions)
 
 
-def _describe_conditions(conditions: list[Probed]) -> str:
+def _lines(conditions: list[Probed]) -> str:
     return "; ".join(probed.line for probed in conditions)
 
 
@@ -307,7 +293,7 @@ def _not_named(findings: list[Finding], failing: list[Probed]) -> list[Finding]:
     ]
 
 
-def _describe_findings(findings: list[Finding]) -> str:
+def _said(findings: list[Finding]) -> str:
     return "; ".join(f"{finding.trigger.value}: {finding.evidence}" for finding in findings)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from playbook_supervisor.kernel import gates, recovery, steps
-from playbook_supervisor.kernel.state import Position
+from playbook_supervisor.kernel.state import Event, Position, State
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.records import Record
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from playbook_supervisor.kernel.model import Step
-    from playbook_supervisor.kernel.state import Event, State
 
     # the move determines which class of observation the rule is given
     Rule = Callable[[State, Step, Any, int], Event]

@@ -117,7 +117,6 @@ def evaluate(expression: str, facts: Facts, item: str = "") -> Probed:
 
 
 def _of_step(text: str, at: int) -> tuple[str, str, tuple[str | int, ...], int]:
-    """Step id, fact, path, and where the reference to the step's output ends."""
     step = re.compile(_STEP).match(text, at)
     if step is None:
         _fail(at, "a reference such as `$build.json.ok` is expected here")
@@ -131,7 +130,6 @@ def _of_step(text: str, at: int) -> tuple[str, str, tuple[str | int, ...], int]:
 
 
 def _of_item(text: str, at: int, item: str) -> tuple[str, str, tuple[str | int, ...], int]:
-    """As `_of_step`, for the item of a loop."""
     found = re.compile(rf"\${re.escape(item)}(?![A-Za-z0-9_-])").match(text, at)
     if found is None:
         _fail(at, f"the item, `${item}` or a part of it, is expected here")
@@ -140,7 +138,6 @@ def _of_item(text: str, at: int, item: str) -> tuple[str, str, tuple[str | int, 
 
 
 def _path(text: str, at: int) -> tuple[tuple[str | int, ...], int]:
-    """The parts that are named from there on, and where they end."""
     path: list[str | int] = []
     while key := re.compile(_KEY).match(text, at):
         path.append(key[1] if key[2] is None else int(key[2]))

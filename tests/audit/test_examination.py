@@ -7,20 +7,19 @@ one rule: RULE.yaml, or RULE.what.yaml. tools/collected_journals.py reads them.
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from collected_journals import JOURNALS, NOW, WHOLE, Broken, broken, files, problems, session, whole
-from hypothesis import given, settings
+from hypothesis import given
 from kernel.test_properties import CHOICES, history, playbooks
 
 from playbook_supervisor.audit.evidence import split
 from playbook_supervisor.audit.examination import AuditReport
 from playbook_supervisor.audit.examination import examine as examine_record
-from playbook_supervisor.audit.rules import OURS, RULES
+from playbook_supervisor.audit.rules import RULES
 from playbook_supervisor.audit.session_record import SessionFile, SessionFiles, read
 from playbook_supervisor.formats.problems import MAX_PROBLEMS
 from playbook_supervisor.kernel.directives import Answer, Probed
@@ -90,7 +89,6 @@ def test_every_session_of_the_collection_is_described() -> None:
 
 def test_every_rule_has_a_session_that_breaks_it() -> None:
     assert {case.rule for case in BROKEN} == set(RULES)
-    assert set(RULES) >= OURS
 
 
 # ── evidence in the words of the conditions ─────────────────────────────────────────────────
@@ -125,13 +123,10 @@ def with_evidence(probed: Probed) -> AuditReport:
         ("Verdict: PASS\n", False, True),
         ("Verdict: PASS\n", True, None),  # whether an old file will do is the condition's business
         ("Verdict: FAIL\n", False, None),
-        ("to be written\n", False, None),
-        ("---\nverdict: perhaps\n---\n", False, None),
         ("---\nverdict: [\n---\n", False, None),
-        ("", False, False),
         (None, False, False),
     ],
-    ids=["pass", "stale", "fail", "no verdict", "unknown", "broken", "empty", "missing"],
+    ids=["pass", "stale", "fail", "broken", "missing"],
 )
 def test_evidence_counts_only_if_its_condition_held(
     name: Condition, content: str | None, launched: bool, held: bool | None, tmp_path: Path
@@ -153,21 +148,13 @@ def test_evidence_counts_only_if_its_condition_held(
     [
         ("tasks_done", "specs/a/tasks.md: 3 tasks done", True),
         ("tasks_done", "specs/a/tasks.md: 1 of 3 tasks not done: T002 (line 3)", False),
-        (
-            "tasks_done",
-            "could not be checked: the comment in line 3 of a.md has no end, and hides more",
-            False,
-        ),
-        ("verdict_pass=a.md", "a.md says PASS in line 2 and FAIL in line 7", False),
         ("verdict_pass=a.md", "a.md says PASS and `2 tests failed` in line 1", False),
         ("verdict_pass=a.md", "the code fence in line 3 has no end in a.md", False),
-        ("tasks_done", "specs/a/tasks.md has no task: no `- [ ]`", False),
         ("commits_made", "1 commit since the launch: 1234567 No tests", True),
         ("commits_made", "no commit since the launch", False),
         ("git_clean", "2 files not committed: a, b", False),
         ("changes_made=src/**", "nothing in src/** has changed since the launch", False),
         ("changes_within=src/**", "2 files changed outside src/**: a, b", False),
-        ("changes_within=src/**", "nothing has changed since the launch", True),
         ("branch_exists=x", "there is no branch x", False),
         ("file_contains=a.md x", 'a.md lacks "x"', False),
         (
@@ -207,14 +194,12 @@ RED = PROVED.replace("3 tests passed in 0.7 s", "0 tests passed in 1 s").replace
         ("proved=test", PROVED, ""),
         ("proved=test", PROVED.replace("3 ", "1 ").replace("2 ", "1 "), ""),
         ("proved=test", BY_STATUS, ""),
-        ("proved=test", HERE, ""),
         ("proved=test red=allowed", RED, ""),
         ("proved=test without=alarm,runner", f"{HERE}; without alarm, runner", ""),
         ("proved=test", PROVED.replace("3 tests passed", "0 tests passed"), "no test passed"),
         ("proved=test", "it works; 3 tests of the beginning agree", "no test passed"),
         ("proved=test", "3 tests passed in 1 s", "says nothing of the earlier tests"),
         ("proved=test", PROVED.replace("3 tests of", "0 tests of"), "more tests failed than there"),
-        ("proved=test", PROVED.replace("(2 of", "(4 of"), "more tests failed than there are"),
         ("proved=test", PROVED.replace(": 2 f", ": 9 f"), "more tests failed than there are"),
         ("proved=test", f"{PROVED}; without alarm", "do not leave out the same"),
         ("proved=test without=alarm", PROVED, "do not leave out the same"),
@@ -271,7 +256,7 @@ def test_evidence_names_its_condition_with_or_without_the_value_that_it_begins_w
     assert split(line, known) == ("file_exists=dist", "dist, a folder")
 
 
-@pytest.mark.parametrize("flaw", ["folder", "pipe", "template", "link", "huge", "reports", "none"])
+@pytest.mark.parametrize("flaw", ["template", "huge", "reports", "none"])
 def test_evidence_of_a_flawed_artifact_does_not_count(flaw: str, tmp_path: Path) -> None:
     world = Workspace(tmp_path, FEATURE, FEATURE, Config())
     report, template = tmp_path / REPORT, tmp_path / ".specify/templates/check-report-template.md"
@@ -279,17 +264,11 @@ def test_evidence_of_a_flawed_artifact_does_not_count(flaw: str, tmp_path: Path)
         file.parent.mkdir(parents=True)
     name = Condition.AGREEMENT_PASS
     match flaw:
-        case "folder":
-            report.mkdir()
-        case "pipe":
-            os.mkfifo(report)
         case "none":
             world = replace(world, feature="")
         case "template":
             report.write_text("Verdict: PASS\n")
             template.write_text("Verdict: PASS\n")
-        case "link":
-            report.symlink_to(tmp_path.parent)
         case "huge":
             report.write_bytes(b"x" * (LARGEST + 1))
         case _:
@@ -309,7 +288,6 @@ def test_evidence_of_a_flawed_artifact_does_not_count(flaw: str, tmp_path: Path)
         ("pull request #7 is merged: https://forge.example/pull/7", set()),
         ("pull request #7 is closed: https://forge.example/pull/7", {"AUD-REFUTED"}),
         ("no pull request of branch 013-playbook-create", {"AUD-REFUTED"}),
-        ("cannot ask for pull requests: no branch is checked out; switch", {"AUD-REFUTED"}),
         ("FAILED: 3 checks", {"AUD-REFUTED"}),
         ("no", {"AUD-REFUTED"}),
         ("nothing failed, 0 failed", set()),
@@ -362,18 +340,6 @@ def test_an_answer_that_cannot_be_understood_is_neither_missing_nor_another_one(
     assert not audited.notes
 
 
-def test_other_tools_need_not_say_who_answered() -> None:
-    contents = files("kai")
-    contents["journal.yaml"] += (
-        '    resolution: continue\n    gates:\n      - {id: "pr#1?1", reason: gate_always, '
-        'place: before, opened_at: "2026-02-19T10:40:00Z", answered_at: "2026-02-19T10:41:00Z", '
-        'text: "create it", resolution: continue}\n'
-    )
-    audited = examine(session(contents), NOW)
-    assert audited.ok
-    assert not audited.notes
-
-
 # ── what the program itself writes ──────────────────────────────────────────────────────────
 
 
@@ -391,7 +357,6 @@ def as_written(playbook: Playbook, state: State, journal: Any) -> SessionFiles:
 
 
 @given(playbooks(), CHOICES)
-@settings(max_examples=150)
 def test_our_own_journals_have_no_findings(playbook: Playbook, choices: list[int]) -> None:
     """Every rule holds for any session, at any point."""
     moments = list(history(playbook, choices))
@@ -581,12 +546,6 @@ def test_a_playbook_whose_steps_changed_since_is_not_used() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", "- a\n", "steps: none\n", "steps: [x, {id: ''}]\n", "\t"])
-def test_a_file_that_is_no_playbook_is_none(text: str) -> None:
-    contents = files("ours") | {"playbook.yaml": text}
-    assert examine(session(contents), NOW).notes
-
-
 @pytest.mark.parametrize("policy", ["continue", "ignore"])
 def test_a_policy_that_continues_exempts_its_failures(policy: str) -> None:
     contents = files("kai")
@@ -596,15 +555,6 @@ def test_a_policy_that_continues_exempts_its_failures(policy: str) -> None:
     assert codes(failed) == {"AUD-COMPLETED", "AUD-PHASE"}
     text = contents["playbook.yaml"].replace("error_policy: stop", f"error_policy: {policy}", 1)
     assert examine(session(contents | {"playbook.yaml": text}), NOW).ok
-
-
-def test_a_failure_that_a_person_has_waived_is_exempt() -> None:
-    contents = files("kai")
-    journal = contents["journal.yaml"].replace('status: "done"', 'status: "failed"', 1)
-    contents["journal.yaml"] = journal.replace(
-        'decision: "auto"', 'decision: "auto"\n    waived: [plan_exists]', 1
-    )
-    assert examine(session(contents), NOW).ok
 
 
 REFUTING = (f'evidence: ["agreement_pass: {REPORT} says FAIL"]', "failing: [agreement_pass]")
@@ -628,26 +578,6 @@ def test_what_a_person_has_waived_may_say_that_it_failed(
     )
     found = codes(examine(session(contents | {"journal.yaml": journal}), NOW))
     assert found - {"AUD-EVIDENCE"} == expected
-
-
-@pytest.mark.parametrize("said", REFUTING)
-def test_a_policy_that_continues_does_not_mind_evidence_of_a_failure(said: str) -> None:
-    contents = files("kai")
-    journal = contents["journal.yaml"].replace(
-        'decision: "auto"', f'decision: "auto"\n    {said.replace(FEATURE, KAIS_FEATURE)}', 1
-    )
-    contents["journal.yaml"] = journal
-    assert codes(examine(session(contents), NOW)) == {"AUD-REFUTED"}
-    text = contents["playbook.yaml"].replace("error_policy: stop", "error_policy: continue", 1)
-    assert examine(session(contents | {"playbook.yaml": text}), NOW).ok
-
-
-def test_evidence_of_unknown_conditions_is_not_read() -> None:
-    contents = files("kai")
-    contents["journal.yaml"] = contents["journal.yaml"].replace(
-        'decision: "auto"', 'decision: "auto"\n    evidence: ["the old tests: failed", "false"]', 1
-    )
-    assert examine(session(contents), NOW).ok
 
 
 def test_later_versions_skip_by_when_retry_by_number_and_name_conditions_with_values() -> None:

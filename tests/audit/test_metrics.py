@@ -206,33 +206,6 @@ class TestShown:
         used = next(sheet for sheet in metrics_tables.sheets(metrics) if sheet[0][0] == "used by")
         assert used[1:] == (("plan", "–", "≥2500.0k", "≥3.0G"), ("tasks", "–", "0.9k", "–"))
 
-    @pytest.mark.parametrize(
-        ("seconds", "shown"),
-        [
-            ("0.4", "0.4s"),
-            ("45.2", "45s"),
-            ("726", "12.1m"),
-            ("11880", "3.3h"),
-            ("190080", "52.8h"),
-            ("864000", "10.0d"),
-        ],
-    )
-    def test_lengths_of_time_are_short(self, seconds: str, shown: str) -> None:
-        stated = f"step_id: plan, status: done, decision: auto, duration_seconds: {seconds}"
-        sheet, *_ = metrics_tables.sheets(all_of(journal(stated)))
-        assert sheet[1][4:7] == (shown, shown, shown)
-
-    def test_what_can_be_said_in_a_sentence_is(self) -> None:
-        assert list(metrics_tables.lines(all_of())) == ["0 sessions"]
-        assert list(metrics_tables.lines(all_of(source("kai-open")))) == ["1 session: 1 open"]
-        both = all_of(source("ours"), source("kai"))
-        assert list(metrics_tables.lines(both)) == [
-            "2 sessions: 2 completed; of those that ended, 100% completed, 1 with waivers",
-            "duration: median 33 min, 90th percentile 50 min, total 1 h 6 min",
-            "escalations: 3 postcondition_fail",
-            "retries: 1 asked, 1 automatic, 1 unknown",
-        ]
-
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 @settings(max_examples=50)

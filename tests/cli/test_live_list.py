@@ -284,7 +284,9 @@ def test_an_unreadable_journal_does_not_hide_a_gate(
 
 
 def spent(step: str, **agent: str | float) -> Entry:
-    return Entry(step, EntryStatus.DONE, Decision.AUTO, 0, 60_000, agent={"name": "x", **agent})
+    return Entry(
+        step, EntryStatus.DONE, Decision.AUTO, 0, completed_at=60_000, agent={"name": "x", **agent}
+    )
 
 
 def test_a_summary_adds_up_reported_costs() -> None:

@@ -142,9 +142,3 @@ def test_a_request_of_another_shape_is_not_read(request_: str, why: str) -> None
     with pytest.raises(StateError, match="gates: in the one at place 1") as refused:
         parse_journal(text.encode(), "journal.yaml")
     assert why in refused.value.message
-
-
-def test_what_is_not_ours_in_a_request_is_left_out() -> None:
-    text = JOURNAL.replace("{REQUEST}", "{tool: Bash, onclick: evil, questions: []}")
-    (entry,) = parse_journal(text.encode(), "journal.yaml").entries
-    assert entry.gates[0].request == {"tool": "Bash"}

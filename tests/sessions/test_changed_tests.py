@@ -13,16 +13,14 @@ from support.stored_sessions import Scene, ask, step, work
 from playbook_supervisor.audit.examination import examine
 from playbook_supervisor.audit.session_record import read
 from playbook_supervisor.kernel.directives import Answer, Finish, Outcome, Probed
-from playbook_supervisor.kernel.error_policy import ErrorPolicy
-from playbook_supervisor.kernel.model import Step
-from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, Resolution
+from playbook_supervisor.kernel.vocabulary import Condition, Resolution
 from playbook_supervisor.project.conditions import conditions
 from playbook_supervisor.project.conditions.conditions import Workspace
 from playbook_supervisor.project.proofs.questions import keep_question
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.gate import gate_text
-from playbook_supervisor.sessions.gate.gate_context import GateContext, Waiver, gate_context
+from playbook_supervisor.sessions.gate.gate_context import GateContext, gate_context
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
@@ -141,16 +139,6 @@ def test_a_change_that_was_waived_with_other_failures_is_asked_about_at_a_later_
     assert work(answer(tree, snapshot, Resolution.ACCEPT)).id == "b#1"
 
 
-@pytest.mark.usefixtures("tests")
-def test_an_until_about_changed_tests_asks_and_does_not_run_again(scene: Scene) -> None:
-    until = (Condition.PLAN_EXISTS,)
-    repeated = Step("a", "/x", Autonomy.AUTO, ErrorPolicy.STOP, until=until, rounds=3)
-    tree = scene.define(repeated)
-    snapshot = tree.report(work(tree.begin()).id, OK)
-    assert (ask(snapshot).id, ask(snapshot).reason) == ("a#1?1", "witnesses")
-    assert isinstance(answer(tree, snapshot, Resolution.ACCEPT).directive, Finish)
-
-
 # ── what the gate shows ─────────────────────────────────────────────────────────────────────
 
 
@@ -192,15 +180,3 @@ def test_a_change_that_is_not_on_record_is_shown_after_another_check(scene: Scen
     )
     snapshot = answer(tree, snapshot, Resolution.CONTINUE)
     assert gate_text.lines(shown(snapshot))[0] == "- assert f() == 2"
-
-
-@pytest.mark.usefixtures("tests")
-def test_a_waiver_is_not_said_to_be_of_the_person_who_accepted_tests(scene: Scene) -> None:
-    judged = {**JUDGED, "preconditions": ["spec_exists"], "error_policy": "gate"}
-    tree = scene.create(judged, step("b", autonomy="gate_always"))
-    snapshot = tree.begin()
-    tree.answer(ask(snapshot).id, Resolution.ACCEPT, "accept", Principal("Bob"))
-    snapshot = tree.report(work(tree.advance()).id, OK)
-    snapshot = answer(tree, snapshot, Resolution.ACCEPT)
-    assert ask(snapshot).id == "b#1?1"
-    assert shown(snapshot).waivers == (Waiver(("spec_exists",), "a#1", "Bob", "accept"),)

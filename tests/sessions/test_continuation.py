@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 import subprocess
 import sys
 
@@ -135,25 +133,6 @@ def test_a_runtime_state_that_disappears_under_a_driver_is_written_again(guarded
     assert guarded.playbook("resume", "--agent", agent).code == 0
 
 
-def test_folders_in_the_place_of_the_runtime_state_stop_the_driver(guarded: Project) -> None:
-    run = guarded.playbook("run", "guarded", "--agent", exec_agent(guarded, FOLDERS))
-    assert run.code == 3, run.err
-    assert re.search("cannot write .*/runtime-[01]: Is a directory .PB-IO-WRITE", run.err)
-    assert "Move it away" in run.err
-    assert "the runtime state is damaged" in guarded.playbook("audit").out
-    assert guarded.read("ran") == "work\n"
-
-
-def test_files_that_disappear_under_a_driver_come_back(guarded: Project) -> None:
-    gone = "import shutil\nshutil.rmtree(session)\nfor name in ('journal.yaml', 'playbook.yaml'):\n"
-    gone += "    (private / name).write_text('forged')"
-    run = guarded.playbook("run", "guarded", "--agent", exec_agent(guarded, gone))
-    assert run.code == 4, run.err
-    assert [entry["step_id"] for entry in guarded.journal()] == ["work", "pr"]
-    shutil.rmtree(guarded.session)
-    assert guarded.playbook("answer", "continue").code == 0
-
-
 # ── for a process that comes later ──────────────────────────────────────────────────────────
 
 REMOVED = {
@@ -221,16 +200,6 @@ def test_a_person_accepts_files_that_nothing_proves_at_a_terminal(
     assert confirmed["what"].startswith("runtime state: it is ")
     assert "AUD-UNPROVED" not in waiting.playbook("audit").out
     assert waiting.playbook("resume").code == 4
-
-
-def test_a_person_is_shown_what_nothing_proves(waiting: Project) -> None:
-    assert waiting.playbook("answer", "continue").code == 0
-    attack(waiting, REMOVED["all local state"])
-    waiting.write(".playbooks/config.yaml", "commit_sessions: step\n")
-    shown = waiting.playbook("repair").out
-    assert "config.yaml: it differs from the project's settings" in shown
-    assert "these answers are said to be people's" in shown
-    assert "pr#1?1" in shown
 
 
 def test_a_runtime_state_of_a_newer_version_is_no_damage(waiting: Project) -> None:

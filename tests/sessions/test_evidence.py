@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from support.stored_sessions import FEATURE, Scene, ask, ids, step, work
 
-from playbook_supervisor.commands import repair
 from playbook_supervisor.kernel.directives import Finish, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.files.principal import Principal
@@ -82,19 +81,6 @@ def test_a_lost_attempt_had_finished_if_its_artifacts_are_there_and_its_own(
         assert journal[0]["error_code"] == "PB-STATE-INTERRUPTED"
 
 
-def test_an_old_verdict_is_no_evidence_for_a_lost_attempt(scene: Scene) -> None:
-    scene.write(VERDICT, "verdict: PASS\n")
-    both = ["plan_exists", "qa_verdict_pass"]
-    tree = scene.create(step("qa", postconditions=both))
-    snapshot = tree.begin()
-    scene.write(PLAN)
-    assert work(tree.lose(work(snapshot))).id == "qa#2"
-    scene.write(PLAN, "another\n")
-    scene.write(VERDICT, "verdict: PASS\nagain\n")
-    snapshot = tree.lose(work(tree.advance()))
-    assert isinstance(snapshot.directive, Finish)
-
-
 # ── what a human waived ─────────────────────────────────────────────────────────────────────
 
 
@@ -153,31 +139,11 @@ def test_an_accepted_breaking_change_is_not_asked_about_again(scene: Scene) -> N
     assert isinstance(tree.report("careful#1", OK).directive, Finish)
 
 
-def test_an_accepted_breaking_change_stays_accepted_where_the_files_were_taken_as_they_are(
-    scene: Scene,
-) -> None:
-    """What was failing at an open gate is known after a repair, too."""
-    tree, _ = breaking_gate(scene)
-    journal = scene.file(tree, "journal.yaml")
-    journal.write_bytes(journal.read_bytes().replace(b"breaking_changes: ", b"breaking: "))
-    repair.take(scene.fresh(), tree.id)
-    again = scene.again(tree)
-    snapshot = answer(again, again.advance(), Resolution.ACCEPT)
-    assert work(snapshot).id == "careful#1"
-
-
 def test_another_breaking_report_is_asked_about(scene: Scene) -> None:
     tree, snapshot = breaking_gate(scene)
     snapshot = answer(tree, snapshot, Resolution.ACCEPT)
     scene.write(REPORT, f"{BREAKING}more of it\n")
     assert ask(tree.report("careful#1", OK)).id == "careful#1?1"
-
-
-def test_a_breaking_change_that_was_retried_is_known_but_not_accepted(scene: Scene) -> None:
-    tree, snapshot = breaking_gate(scene)
-    snapshot = answer(tree, snapshot, Resolution.RETRY)
-    assert work(snapshot).id == "check#2"
-    assert ask(tree.report("check#2", OK)).id == "check#2?1"
 
 
 def test_an_acceptance_that_never_reached_the_journal_does_not_count(scene: Scene) -> None:
@@ -261,18 +227,3 @@ def test_a_lost_attempt_at_a_pull_request_had_finished_if_there_is_one(
     assert work(snapshot).id == "pr#2"
     forge.write_text(OPEN)
     assert isinstance(tree.lose(work(snapshot)).directive, Finish)
-
-
-def test_a_waiver_of_a_network_condition_holds_for_the_same_answer(
-    scene: Scene, forge: Path
-) -> None:
-    tree = scene.create(
-        step("pr", postconditions=["pr_created"], **GATED),
-        step("a", preconditions=["pr_created"], **GATED),
-    )
-    snapshot = tree.report(work(tree.begin()).id, OK)
-    snapshot = answer(tree, snapshot, Resolution.ACCEPT)
-    assert work(answer(tree, snapshot, Resolution.ACCEPT)).id == "a#1"
-    tree.interrupt()
-    forge.write_text(OPEN.replace("OPEN", "CLOSED"))
-    assert ask(tree.advance()).id == "a#2?1"

@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from support.hypothesis_strategies import entries
 from support.stored_sessions import BEGAN
 
 from playbook_supervisor.kernel.model import Playbook
@@ -20,7 +17,7 @@ from playbook_supervisor.sessions.files.journal import HEADER, emit_entry, parse
 from playbook_supervisor.sessions.files.local_state import chain
 from playbook_supervisor.sessions.files.manifest import Manifest
 
-DONE = Entry("a", EntryStatus.DONE, Decision.AUTO, 1000, 3500)
+DONE = Entry("a", EntryStatus.DONE, Decision.AUTO, 1000, completed_at=3500)
 MADE = [replace(DONE, step_id=name) for name in "abcd"]
 NOTHING = Playbook("p", "", "1.0", (), ())
 
@@ -39,25 +36,18 @@ class Recorded:
         return integrity.journal_difference(state, chained, found, copy)
 
 
-@given(st.lists(entries(), max_size=4), st.integers(0, 4))
-def test_recorded_entries_do_not_differ(made: list[Entry], due: int) -> None:
-    assert Recorded(made, min(due, len(made))).differs(list(made)) == ""
+@pytest.mark.parametrize("due", range(5))
+def test_a_changed_entry_at_any_position_is_a_difference(due: int) -> None:
+    recorded = Recorded(MADE, due)
+    assert recorded.differs(list(MADE)) == ""
+    for index, entry in enumerate(MADE):
+        before, behind = MADE[:index], MADE[index + 1 :]
+        assert recorded.differs([*before, replace(entry, output="forged"), *behind])
+        assert recorded.differs([*before, *behind])
 
 
-@given(st.lists(entries(), min_size=1, max_size=4), st.integers(0, 4), entries(), st.data())
-def test_a_changed_entry_at_any_position_is_a_difference(
-    made: list[Entry], due: int, other: Entry, data: st.DataObject
-) -> None:
-    index = data.draw(st.integers(0, len(made) - 1))
-    changed = [*made[:index], other, *made[index + 1 :]]
-    differs = Recorded(made, min(due, len(made))).differs(changed)
-    assert bool(differs) == (other != made[index])
-
-
-@given(st.lists(entries(), max_size=3), st.lists(entries(), max_size=3))
-def test_a_chain_can_be_continued(first: list[Entry], second: list[Entry]) -> None:
-    whole = chain("", [*first, *second])
-    assert chain(chain("", first), second) == whole
+def test_a_chain_can_be_continued() -> None:
+    assert chain(chain("", MADE[:2]), MADE[2:]) == chain("", MADE)
 
 
 @pytest.mark.parametrize("due", [0, 2])
@@ -68,17 +58,6 @@ def test_the_copy_identifies_the_settled_entry_that_differs(tmp_path: Path, due:
     told = Recorded(MADE, due).differs(changed, copy)
     assert told == "the entry b#1 was changed: output was empty and is 'forged'"
     assert "b#1 was removed or moved" in Recorded(MADE, due).differs([MADE[0], *MADE[2:]], copy)
-
-
-def test_values_in_a_message_are_short(tmp_path: Path) -> None:
-    told = Recorded(MADE, 4).differs([replace(MADE[0], evidence=("x" * 500, "y")), *MADE[1:]])
-    assert told.startswith("the entry a#1 was changed: evidence was empty and is 'xxx")
-    assert len(told) < 150
-
-
-def test_booleans_are_shown_as_the_journal_writes_them() -> None:
-    told = Recorded(MADE, 4).differs([replace(MADE[0], recovered=True), *MADE[1:]])
-    assert told == "the entry a#1 was changed: recovered was false and is true"
 
 
 @pytest.mark.parametrize(

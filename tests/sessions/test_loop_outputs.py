@@ -55,12 +55,6 @@ def test_a_file_that_is_laid_out_otherwise_is_laid_out_again() -> None:
     assert added == of_outputs(("build[1]#1", "one"), ("build[2]#1", "two"))
 
 
-def test_what_is_kept_of_a_step_is_no_loop() -> None:
-    file = LoopFile("build", StepData("build#1", "not a loop").emit())
-    added = file.with_output(StepData("build[1]#1", "one"))
-    assert kept(added) == [("build[1]#1", "one")]
-
-
 def test_a_file_that_cannot_be_read_is_not_replaced() -> None:
     with pytest.raises(StateError, match="cannot be read"):
         LoopFile("build", b"{").with_output(StepData("build[1]#1", "one"))
@@ -85,7 +79,3 @@ def test_two_outputs_that_are_still_to_be_written_are_both_kept() -> None:
     waiting = of_outputs(("build[1]#1", "one"))
     both = waiting.with_output(StepData("build[2]#1", "two"))
     assert kept(both) == [("build[1]#1", "one"), ("build[2]#1", "two")]
-
-
-def test_a_loop_that_never_began_has_no_outputs() -> None:
-    assert output_files.combined(None, "build", ()) is None

@@ -16,7 +16,6 @@ from playbook_supervisor.sessions.files.manifest import (
     Manifest,
     Waiting,
     emit_manifest,
-    manifest_mapping,
     read_manifest,
     update_manifest,
 )
@@ -97,22 +96,6 @@ def test_a_session_of_kais_own_tools_loads() -> None:
     assert manifest.started_at == 1771491600000
 
 
-def test_an_update_of_kais_own_manifest_changes_what_changed_only() -> None:
-    old = read(KAI)
-    new = replace(old, current_step="implement", branch="012-x", gate=GATE)
-    data = update_manifest(KAI, old, new)
-    assert read(data) == new
-    assert data == (
-        KAI.replace(b'"tasks"', b"implement")
-        + b"branch: 012-x\n"
-        + b"gate:\n"
-        + b'  id: "implement#1?1"\n'
-        + b"  reason: postcondition_fail\n"
-        + b'  question: "Mended?\\nThen say continue."\n'
-        + b'  opened_at: "2026-02-19T10:20:26.104Z"\n'
-    )
-
-
 def test_updates_keep_a_persons_notes() -> None:
     touched = b"# ours\n" + WRITTEN.replace(b"status: in", b"ticket: ABC-1  # note\nstatus: in")
     done = replace(
@@ -126,21 +109,10 @@ def test_updates_keep_a_persons_notes() -> None:
     assert update_manifest(ended, done, OPEN) == touched
 
 
-def test_optional_keys_may_be_missing() -> None:
-    data = (
-        b'session_id: 20260219-a7k\nplaybook: x\nstatus: pending\nstarted_at: "1970-01-01T00:00Z"'
-    )
-    manifest = read(data)
-    assert (manifest.args, manifest.feature, manifest.started_at) == ({}, "", 0)
-    assert "schema" not in manifest_mapping(manifest)
-
-
 @pytest.mark.parametrize(
     ("old", "new", "where", "why"),
     [
         (b"schema: 1", b"schema: [1]", "1:9", "must be a whole number, not a list"),
-        (b"20260219-a7k\np", b"20260219-A7K\np", "2:13", "three of [a-z0-9]"),
-        (b"20260219-a7k\np", b'"20260219-a7k\\n"\np', "2:13", "three of [a-z0-9]"),
         (b"20260219-a7k\np", b"../../etc\np", "2:13", "three of [a-z0-9]"),
         (b"playbook: auto-feature\n", b"", "1:1", "playbook: is missing"),
         (b"{feature: 013-playbook-create}", b"[a]", "5:7", "args: must be a mapping, not a list"),
@@ -150,7 +122,6 @@ def test_optional_keys_may_be_missing() -> None:
         (b"reason: postcondition_fail", b"reasons: x", "13:3", "gate: in it, reason: is missing"),
         (b"schema: 1", b"a: &x 1", "1:4", "anchor"),
         (WRITTEN, b"- a\n", "1:1", "session_id: is missing"),
-        (WRITTEN, b"", "1:1", "session_id: is missing"),
     ],
 )
 def test_a_manifest_that_cannot_be_read_says_where_and_why(

@@ -39,7 +39,7 @@ def test_a_note_on_any_line_of_an_older_copy_is_kept() -> None:
     for start, _ in parsed.spans:
         older = newer[:start] if start > len(HEADER) else b"schema: 1\nentries: []\n"
         lines = older.splitlines(keepends=True)
-        for at in range(0, len(lines) + 1, 5):
+        for at in range(0, len(lines) + 1, 9):
             noted = b"".join((*lines[:at], b"# a note\n", *lines[at:]))
             for one, other in ((newer, noted), (noted, newer)):
                 result = merged(one, other)

@@ -68,20 +68,6 @@ def test_a_change_of_its_data_is_refused(scene: Scene) -> None:
     assert caught.value.where.endswith(f"{tree.id}/{CHILD}")
 
 
-def test_a_change_while_it_is_driven_is_refused(scene: Scene) -> None:
-    tree = began(scene)
-    scene.store.hold(tree.id)
-    scene.edit(tree, CHILD, ("publish", "hide"))
-    with pytest.raises(StateError):
-        steps(tree)
-
-
-def test_notes_in_it_are_a_persons(scene: Scene) -> None:
-    tree = began(scene)
-    scene.edit(tree, CHILD, ("name:", "# ours\nname:"))
-    assert steps(scene.again(tree)) == ["publish"]
-
-
 def test_what_is_put_beside_it_is_no_child(scene: Scene) -> None:
     tree = began(scene)
     scene.file(tree, "playbooks/deploy.yaml").write_bytes(release("b"))
@@ -112,14 +98,6 @@ def test_a_repair_names_the_change_and_undoes_it(scene: Scene) -> None:
     assert steps(scene.again(tree)) == ["publish"]
 
 
-def test_a_repair_accepts_the_change(scene: Scene) -> None:
-    tree = began(scene)
-    scene.edit(tree, CHILD, ("publish", "hide"))
-    repair.repair(tree.id, accept=True, cwd=scene.root)
-    assert steps(scene.again(tree)) == ["hide"]
-    assert repair.repair(tree.id, cwd=scene.root).differences == ()
-
-
 def test_policies_of_a_child_go_with_it(scene: Scene) -> None:
     """kai P3-2: they do not apply to a step of the same name in the session itself."""
     demand = Demand("publish", "release.yaml", Autonomy.GATE_ALWAYS, playbook="release")
@@ -131,8 +109,3 @@ def test_policies_of_a_child_go_with_it(scene: Scene) -> None:
         )
         (publish,) = opened.pinned.tightened_children["release"].steps
     assert publish.autonomy is Autonomy.GATE_ALWAYS
-
-
-def test_a_child_of_a_project_without_policies_has_none(scene: Scene) -> None:
-    with scene.store.open(began(scene).id) as opened:
-        assert opened.pinned.child("release").policy is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.stored_sessions import Scene, ask, failed, ids, work
+from support.stored_sessions import Scene, ask, ids, work
 
 from playbook_supervisor.kernel.directives import Finish, Outcome
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
@@ -85,60 +85,6 @@ def test_missing_ones_fail_the_session_with_their_names(scene: Scene, policy: Er
     assert "two.md" not in entry["error"]
 
 
-@pytest.mark.parametrize(
-    "policy", ["continue", {"default": "continue", "PB-STEP-TIMEOUT": "retry:1"}]
-)
-def test_a_member_that_is_let_fail_does_not_keep_the_last_one_from_answering(
-    scene: Scene, policy: str | dict[str, str]
-) -> None:
-    read = ErrorPolicy.read(policy)
-    lenient = step("a", parallel_group="g", outputs=("a.md",), error_policy=read)
-    supervisor = scene.define(lenient, step("b", parallel_group="g"), outputs=("report.md",))
-    supervisor.begin()
-    supervisor.report("a#1", OK)
-    assert supervisor.report("b#1", OK).directive == FAILED
-    codes = [entry["error_code"] for entry in scene.journal(supervisor)]
-    assert codes == ["PB-COND-POSTCONDITION", "PB-COND-OUTPUT"]
-
-
-def test_a_last_step_that_is_skipped_answers_for_them(scene: Scene) -> None:
-    skipped = step("b", autonomy=Autonomy.SKIP)
-    tree = scene.define(step("a"), skipped, outputs=("report.md",))
-    tree.begin()
-    assert tree.report("a#1", OK).directive == FAILED
-    assert scene.journal(tree)[1]["error_code"] == "PB-COND-OUTPUT"
-    again = scene.define(step("a"), skipped, outputs=("report.md",))
-    again.begin()
-    scene.write("report.md")
-    assert again.report("a#1", OK).directive == COMPLETED
-
-
-def test_the_last_member_of_a_group_answers_for_them(scene: Scene) -> None:
-    members = (step("a", parallel_group="g"), step("b", parallel_group="g"))
-    tree = scene.define(*members, outputs=("report.md",))
-    tree.begin()
-    tree.report("b#1", OK)
-    assert tree.report("a#1", OK).directive == FAILED
-    assert ids(scene.journal(tree)) == ["a#1 done", "b#1 failed"]
-
-
-@pytest.mark.parametrize("first", ["a", "b"])
-def test_a_member_that_failed_and_runs_again_may_still_make_them(scene: Scene, first: str) -> None:
-    """Whichever member returns first."""
-    members = [
-        step("a", parallel_group="g", error_policy=ErrorPolicy.RETRY_ONCE),
-        step("b", parallel_group="g"),
-    ]
-    tree = scene.define(*members, outputs=("report.md",))
-    tree.begin()
-    outcomes = {"a": failed("it broke"), "b": OK}
-    for name in (first, *(outcomes.keys() - {first})):
-        snapshot = tree.report(f"{name}#1", outcomes[name])
-    assert work(snapshot).id == "a#2"
-    scene.write("report.md")
-    assert tree.report("a#2", OK).directive == COMPLETED
-
-
 def test_who_accepts_a_failure_at_the_end_accepts_missing_outputs_too(scene: Scene) -> None:
     """They are named at the gate, whatever comes after it in the group."""
     members = [
@@ -210,16 +156,6 @@ def test_what_an_earlier_step_did_not_say_is_an_error_and_never_false(scene: Sce
     assert "$review.json has no `verdict`" in str(entry["error"])
 
 
-def test_a_when_about_a_skipped_step_s_json_is_an_error(scene: Scene) -> None:
-    tree = scene.define(
-        step("review", autonomy=Autonomy.SKIP), step("fix", when="$review.json.verdict")
-    )
-    assert tree.begin().directive == FAILED
-    entry = scene.journal(tree)[1]
-    assert entry["error_code"] == "PB-STEP-DATA"
-    assert "review left none" in entry["error"]
-
-
 def test_a_step_is_passed_over_if_all_of_skip_if_hold(scene: Scene) -> None:
     skipping = step(
         "plan", skip_if=("file_exists=a.md", "file_exists=b.md"), preconditions=("spec_exists",)
@@ -233,20 +169,3 @@ def test_a_step_is_passed_over_if_all_of_skip_if_hold(scene: Scene) -> None:
     assert (entry["status"], entry["decision"]) == ("skipped", "skipped")
     assert entry["evidence"][0].startswith("file_exists: a.md, ")
     assert "file_exists: b.md, " in entry["evidence"][0]
-
-
-def test_a_step_whose_gate_was_answered_is_not_passed_over_and_its_preconditions_count(
-    scene: Scene,
-) -> None:
-    asking = step(
-        "plan",
-        skip_if=("file_exists=a.md",),
-        preconditions=("file_exists=b.md",),
-        error_policy=ErrorPolicy.GATE,
-    )
-    tree = scene.define(asking)
-    gate = ask(tree.begin())
-    scene.write("a.md")
-    tree.answer(gate.id, Resolution.CONTINUE, "continue", Principal("Ann"))
-    again = ask(tree.advance())
-    assert (again.id, again.reason) == ("plan#1?2", "precondition_fail")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.checked_project import PROVED, Checked
+from support.checked_project import Checked
 from support.scratch_project import Project
 
 from playbook_supervisor.system.process.process_groups import until
@@ -84,13 +84,6 @@ def test_an_agent_that_only_claims_success_is_caught(checked: Checked) -> None:
     assert [entry["status"] for entry in project.journal()][:2] == ["failed", "done"]
 
 
-def test_the_log_of_the_attempt_has_all_that_the_check_printed(checked: Checked) -> None:
-    project = checked.project
-    project.playbook("run", "proved", "--agent", project.script(WORKS))
-    log = project.playbook("logs", "implement#1").out
-    assert log.index("all tests are green") < log.index("check test:") < log.index("a banner")
-
-
 TELLS = [sys.executable, "-c", "print('a banner\\nFAIL: test_b\\n1 failed'); raise SystemExit(1)"]
 HEARS = "import pathlib, sys; pathlib.Path('told').write_text(sys.stdin.read()); print('heard')"
 
@@ -107,18 +100,6 @@ def test_a_gate_and_the_retry_are_told_which_test_has_failed(
     assert "  check test printed:\n    FAIL: test_b\n" in ran.err
     assert project.playbook("answer", "retry", "--resume").code == 4
     assert "\n> check test printed:\n>   FAIL: test_b\n" in project.read("told")
-
-
-def test_a_gate_says_once_what_a_check_has_proved(checked: Checked) -> None:
-    project = checked.project
-    more = PROVED.replace(
-        "[{command_succeeds: test}]", "[{command_succeeds: test}, {tag_exists: v1}]"
-    )
-    project.write(".playbooks/playbooks/proved.yaml", more)
-    project.commit("Tag")
-    ran = project.playbook("run", "proved", "--agent", project.script(WORKS))
-    assert "tag_exists=v1: there is no tag v1" in ran.err
-    assert ran.err.count("312 passed") == 1
 
 
 def test_a_waived_check_holds_for_its_tree_however_long_it_takes(checked: Checked) -> None:
@@ -150,19 +131,6 @@ def test_a_run_that_ends_during_a_check_leaves_no_process_and_makes_it_again(
     assert project.playbook("resume").code == 4
     (implement, _) = project.journal()
     assert (implement["status"], implement.get("attempt", 1), checked.runs) == ("done", 1, 2)
-
-
-@pytest.mark.parametrize("command", ["pause", "abort"])
-def test_a_person_elsewhere_does_not_wait_for_a_check(checked: Checked, command: str) -> None:
-    project = checked.project
-    checked.hold()
-    with project.spawn("run", "proved", "--agent", project.script(WORKS)) as running:
-        eventually(lambda: checked.processes)
-        assert project.process(command).code == 0
-        running.communicate(timeout=PATIENCE)
-    eventually(lambda: checked.gone)
-    status = {"pause": "in_progress", "abort": "aborted"}[command]
-    assert project.manifest()["status"] == status
 
 
 def test_a_check_ends_at_its_deadline(checked: Checked) -> None:

@@ -142,21 +142,6 @@ def test_a_session_aborted_at_its_gate_in_git_is_closed_there(project: Project) 
     assert subjects(project) == ["Record session after a", "Record session: aborted"]
 
 
-def test_a_group_that_publishes_twice_is_committed_once(project: Project) -> None:
-    tree = session(
-        project, publishing("one", parallel_group="g"), publishing("two", parallel_group="g")
-    )
-    tree.begin()
-    assert subjects(project) == ["Record session before one, two"]
-
-
-def test_the_subject_stays_a_line_of_seventy_two(project: Project) -> None:
-    tree = session(project, publishing("p" * 90))
-    tree.begin()
-    (subject,) = project.git("log", "--format=%s", "main..HEAD").splitlines()
-    assert (len(subject), subject[-1]) == (72, "…")
-
-
 # ── none of a step's work ───────────────────────────────────────────────────────────────────
 
 
@@ -206,15 +191,6 @@ def test_a_refused_commit_is_reported_and_the_run_continues(
     assert subjects(project) == []
 
 
-def test_without_git_the_run_continues_too(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tree = session(project, publishing())
-    monkeypatch.setenv("PATH", str(project.home))
-    (notice,) = tree.begin().notices
-    assert "[PB-IO-PROGRAM]" in notice
-
-
 def test_resuming_commits_what_was_refused_at_the_end(project: Project) -> None:
     """Also what a kill has cut off: the end is journaled first, and committed then."""
     hook = project.write(".git/hooks/pre-commit", "#!/bin/sh\nexit 1\n")
@@ -231,13 +207,6 @@ def test_resuming_commits_what_was_refused_at_the_end(project: Project) -> None:
 
 def resumed(project: Project) -> DriveResult:
     return driving.resume(project.session.name, cwd=project.root)
-
-
-def test_a_session_that_continues_is_not_closed(project: Project) -> None:
-    tree = session(project, "a")
-    tree.begin()
-    assert tree.close().notices == ()
-    assert subjects(project) == []
 
 
 # ── the push ────────────────────────────────────────────────────────────────────────────────
@@ -266,43 +235,6 @@ def test_the_closing_commit_follows_into_the_pull_request(
     assert snapshot.notices[1] == f"its last commit is pushed to origin/{FEATURE}"
     place = f"{FEATURE}:.playbooks/sessions/{tree.id}/session.yaml"
     assert "status: completed" in upstream.git("show", place)
-
-
-@pytest.mark.parametrize("text", ["push_sessions: false", "commit_sessions: never"])
-def test_nothing_is_pushed_where_that_is_not_wanted(
-    project: Project, upstream: Project, text: str
-) -> None:
-    setting(project, text)
-    tree = session(project, publishing())
-    snapshot = published(project, tree, tree.begin())
-    assert not [notice for notice in snapshot.notices if "pushed" in notice]
-    subject = upstream.git("log", "-1", "--format=%s", FEATURE)
-    assert subject in ("Begin", f"Record session {tree.id} before pr")
-
-
-def test_an_unpublished_session_is_not_pushed(project: Project, upstream: Project) -> None:
-    """No step that publishes, or none that ran."""
-    tree = session(project, "a", publishing(autonomy="gate_always"))
-    tree.begin()
-    snapshot = tree.report("a#1", OK)
-    tree.answer(ask(snapshot).id, Resolution.SKIP, "skip", Principal("Ana"))
-    snapshot = tree.advance()
-    assert [notice for notice in snapshot.notices if "pushed" in notice] == []
-    assert upstream.git("log", "-1", "--format=%s", FEATURE) == "Begin"
-
-
-def test_what_follows_the_publishing_step_is_pushed_as_it_is_committed(
-    project: Project, upstream: Project
-) -> None:
-    setting(project, "commit_sessions: step")
-    tree = session(project, publishing(), "after")
-    published(project, tree, tree.begin())
-    tree.report("after#1", OK)
-    told = upstream.git("log", "-3", "--reverse", "--format=%s", FEATURE)
-    assert told.splitlines() == [
-        f"Record session {tree.id} {what}".replace(" :", ":")
-        for what in ("before pr", "after pr", ": completed")
-    ]
 
 
 def test_a_refused_push_is_reported_and_repeated_by_a_resume(

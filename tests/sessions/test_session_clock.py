@@ -94,40 +94,6 @@ def test_a_clock_that_is_set_back_during_a_run_counts_on(scene: Scene) -> None:
     assert scene.journal(tree)[1]["duration_seconds"] == pytest.approx(180, abs=5)
 
 
-def test_small_corrections_of_a_clock_are_no_reason_to_leave_it(scene: Scene) -> None:
-    tree = scene.create("a", "b")
-    tree.begin()
-    scene.clock.now -= 1500  # a second passes at each look
-    tree.report("a#1", OK)
-    assert tree.store.clock.ahead == 0
-    assert not (scene.store.checkout.runtime / NAME).exists()
-
-
-def test_children_count_on_from_their_parents_time(scene: Scene) -> None:
-    child = playbook("x").decode().replace("name: sample", "name: child")
-    scene.write(".playbooks/playbooks/child.yaml", child)
-    calls = [step(name, command="playbook child") for name in ("one", "two")]
-    made = scene.store.create(
-        playbook="sample",
-        text=playbook(*calls).replace(b"'1.0'", b"'1.1'"),
-        feature=FEATURE,
-        args={},
-        children={"child": child.encode()},
-    )
-    first = SessionTree(scene.store, made)
-    first.begin()
-    second = elsewhere(scene, first, later=-HOUR)
-    second.advance()
-    minutes_pass(scene, 4)
-    second.report("one#1/x#1", OK)
-    minutes_pass(scene, 4)
-    ended = second.report("two#1/x#1", OK)
-    assert ended.manifest.status == "completed"
-    lasted = [round(entry["duration_seconds"] / 60) for entry in scene.journal(second)]
-    assert lasted == [4, 4]
-    assert findings(scene, ended.manifest.completed_at or 0) == []
-
-
 @pytest.mark.parametrize("other", [HOUR, -HOUR])
 def test_sessions_follow_the_clock_that_they_are_given(scene: Scene, other: int) -> None:
     """As the workers of a fleet follow the clock of its database."""
@@ -164,11 +130,6 @@ def test_a_damaged_file_counts_as_none(tmp_path: Path, kept: bytes) -> None:
     assert clock.ahead == 0
     clock.keep_up_with(BEGAN + HOUR)
     assert SessionClock(tmp_path, Clock()).ahead == pytest.approx(HOUR, abs=10_000)
-
-
-def test_a_huge_difference_in_the_file_counts_as_none(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_text(f'{{"ahead": {10**30}, "followed": 0}}')
-    assert SessionClock(tmp_path, Clock()).ahead == 0
 
 
 def test_a_commit_of_the_session_is_of_the_sessions_time(project: Project) -> None:

@@ -14,11 +14,10 @@ from support.scratch_project import Project
 from support.stored_sessions import FEATURE, Scene, ask, failed, finish, ids, playbook, step, work
 
 from playbook_supervisor.cli.render import text
-from playbook_supervisor.errors import CODES, StateError
+from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Failure, Finish, Outcome
 from playbook_supervisor.kernel.state import Change
-from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
-from playbook_supervisor.sessions.files.manifest import Driver
+from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.gate.gate_context import gate_context
 from playbook_supervisor.sessions.gate.gate_text import lines
@@ -70,28 +69,6 @@ def test_asking_twice_answers_the_same_and_writes_nothing(scene: Scene) -> None:
     after = scene.file(tree, "journal.yaml").stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert (first.repeated, tree.advance().repeated) == (False, True)
-
-
-def test_a_look_at_a_session_that_has_not_begun_begins_nothing(scene: Scene) -> None:
-    tree = scene.create("a")
-    assert tree.look().pending
-    assert scene.journal(tree) == []
-    assert not tree.begin().pending
-
-
-def test_a_clock_that_steps_back_before_the_first_step_is_held_at_the_beginning(
-    scene: Scene,
-) -> None:
-    """No entry begins before its session does."""
-    tree = scene.create("a")
-    scene.clock.now -= 3_600_000
-    snapshot = tree.begin()
-    began = snapshot.manifest.started_at
-    (entry,) = snapshot.state.entries
-    assert entry.started_at == entry.launched_at
-    assert began <= entry.started_at < began + 60_000
-    ended = tree.report("a#1", OK).manifest.completed_at or 0
-    assert began <= ended < began + 60_000
 
 
 def test_a_repeated_report_changes_nothing_and_shows_what_is_due_now(scene: Scene) -> None:
@@ -197,27 +174,6 @@ def test_the_context_of_a_gate_is_what_helps_to_answer_it(project: Project) -> N
     assert changed == ["  README.md | 2 +-"]
 
 
-def test_the_context_of_a_gate_contains_specific_guidance(project: Project) -> None:
-    for code, guidance, told in (
-        ("PB-AGENT-PERMISSION", "Write this line.", ["to fix it: Write this line."]),
-        ("PB-AGENT-FAILED", CODES["PB-AGENT-FAILED"], []),
-    ):
-        tree = session_in(project, step("plan", error_policy="gate"))
-        tree.begin()
-        failure = Failure(code, "it went wrong", guidance)
-        shown = lines(gate_context(tree.report("plan#1", Outcome(failure))))
-        assert shown[:-1] == told
-        tree.abort("", Principal(""))
-
-
-def test_the_context_of_a_gate_before_the_first_step_says_that_nothing_has_changed(
-    project: Project,
-) -> None:
-    tree = session_in(project, step("pr", autonomy="gate_always"))
-    (branch,) = lines(gate_context(tree.begin()))
-    assert branch == f"branch {SPECIFIED}, no commits, no changes since the session began"
-
-
 # ── endings ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -253,40 +209,6 @@ def test_work_names_the_command_as_it_is_installed(project: Project) -> None:
     assert ready.typed == "/speckit-plan read the spec,"
     snapshot = tree.report("plan#1", OK)
     assert tree.work(snapshot, work(snapshot)).typed == "/unheard-of"
-
-
-def test_only_spec_kits_own_commands_are_pointed_at_the_feature(project: Project) -> None:
-    tree = session_in(project, step("plan", command="/speckit.plan"), step("b"))
-    snapshot = tree.begin()
-    pointed = tree.environment(snapshot, tree.work(snapshot, work(snapshot)))
-    assert all(SPECIFIED in value for value in pointed.values())
-    snapshot = tree.report("plan#1", OK)
-    assert tree.environment(snapshot, tree.work(snapshot, work(snapshot))) == {}
-
-
-def test_without_a_feature_the_branch_names_it(project: Project) -> None:
-    """A step may switch branches: HEAD is read each time."""
-    store = DiskStore(checkout.find(project.root))
-    text = playbook("a", step("b", preconditions=["spec_exists"]))
-    tree = SessionTree(store, store.create(playbook="s", text=text, feature="", args={}))
-    tree.begin()
-    project.git("switch", "-q", "-c", "014-elsewhere")
-    tree.report("a#1", OK)
-    assert "specs/014-elsewhere/spec.md" in project.journal()[1]["error"]
-
-
-def test_agent_and_mode_are_remembered(scene: Scene) -> None:
-    tree = scene.create("a")
-    driver = Driver("script:x.yaml", Mode.AUTONOMOUS, wall=60.0, limits={"max_turns": 3})
-    tree.go_on(driver=driver)
-    with scene.fresh().open(tree.id) as opened:
-        assert opened.manifest.driver == driver
-    assert scene.manifest(tree)["driver"] == {
-        "agent": "script:x.yaml",
-        "mode": "autonomous",
-        "timeout": 60.0,
-        "max_turns": 3,
-    }
 
 
 # ── others at the same time ─────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from support.scratch_project import FEATURE, Project
+from support.scratch_project import Project
 
 from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.errors import StateError
@@ -99,20 +99,6 @@ def test_what_a_person_was_shown_is_accepted_and_not_what_is_written_meanwhile(
     assert not (two.root / "evil.log").exists()
 
 
-def test_what_is_shown_is_read_where_the_sessions_settings_say(two: Project) -> None:
-    """As its conditions do; the project's settings are of no account before they are accepted."""
-    two.write(SETTINGS, "artifacts: {qa: quality}\n")
-    two.write(f"quality/{FEATURE}/verdict.md", "verdict: FAIL\n")
-    two.write(
-        ".playbooks/playbooks/one.yaml",
-        ONE.replace("/y, ", "/y, preconditions: [qa_verdict_pass], "),
-    )
-    assert two.playbook("run", "one", "--agent", writes(two, SETTINGS, "")).code == 4
-    for words in (("status",), ("show",), ("resume",), ("probe", "qa_verdict_pass")):
-        shown = two.playbook(*words)
-        assert f"quality/{FEATURE}/verdict.md" in shown.out + shown.err, words
-
-
 def test_an_agents_shell_accepts_no_settings(two: Project) -> None:
     two.playbook("run", "one", "--agent", writes(two, SETTINGS, POWERS))
     before = (two.session / "config.yaml").read_bytes()
@@ -144,14 +130,6 @@ def test_pinned_settings_that_something_else_changed_are_refused(two: Project, f
         assert two.playbook("repair", "--restore").code == 0
         assert (two.session / "config.yaml").read_text() == "commit_sessions: never\n"
         assert two.playbook("answer", "continue").code == 0
-
-
-def test_comments_in_the_pinned_settings_do_not_count(two: Project) -> None:
-    two.playbook("run", "one", "--agent", writes(two, "notes", "nothing\n"))
-    pinned = two.session / "config.yaml"
-    pinned.write_text(f"# a note\n{pinned.read_text()}")
-    assert two.playbook("answer", "continue").code == 0
-    assert two.playbook("resume").code == 0
 
 
 def test_broken_settings_of_the_project_are_reported_and_the_session_continues(
@@ -254,16 +232,6 @@ def test_every_setting_is_named_as_in_the_file() -> None:
     run = '{run: [make, test], timeout_seconds: 60, env: {CI: "1"}}'
     assert list(session_settings.changes(Config(), other))[-1] == ("checks.test", "nothing", run)
     assert replace(other, **as_mapping(other)) == other
-
-
-def test_settings_of_notices_and_of_the_inbox_are_shown_as_in_the_file() -> None:
-    other = Config(notify=("ntfy://{{secret:TOKEN}}@h/t",), remind_after=60, inbox=Inbox(True, "x"))
-    assert list(session_settings.changes(Config(), other)) == [
-        ("notify", "nothing", '["ntfy://{{secret:TOKEN}}@h/t"]'),
-        ("remind_after", "0.0", "60"),
-        ("inbox.resume", "false", "true"),
-        ("inbox.url", "nothing", "x"),
-    ]
 
 
 def test_what_an_earlier_version_compiled_has_the_defaults_of_newer_keys() -> None:

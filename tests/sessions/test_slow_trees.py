@@ -14,12 +14,9 @@ from playbook_supervisor.kernel.directives import Check, Outcome, Run
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.vocabulary import Autonomy
-from playbook_supervisor.project.settings.checks import Proof
 from playbook_supervisor.sessions.engine import session_engine
-from playbook_supervisor.sessions.engine.proofs import standings
 from playbook_supervisor.sessions.store.snapshot import for_us
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
-from playbook_supervisor.system.git.tree import tree_id
 
 SLOW_GIT = """\
 #!/bin/sh
@@ -91,27 +88,3 @@ def test_a_hook_keeps_the_return_and_leaves_the_judgement_to_a_command(
     assert (entry.returned_at is not None, entry.settled) == (True, False)
     slow.release()
     assert work(command.advance()).id == "second#1"
-
-
-def test_a_hook_does_not_take_a_lost_attempt_for_finished_without_a_look(
-    scene: Scene, slow: SlowGit
-) -> None:
-    hook, _ = begun(scene)
-    attempt = work(hook.begin())
-    scene.write("made.txt")
-    slow.hold()
-    hook.lose(attempt)
-    first, *_ = scene.store.journal(hook.id).entries
-    assert first.error_code == "PB-STATE-INTERRUPTED"
-
-
-def test_a_gate_does_not_wait_to_know_what_has_changed_since_a_proof(
-    scene: Scene, slow: SlowGit
-) -> None:
-    proof = Proof("test", "key", tree_id(scene.root), 0, 1.0, "3 passed", 0, "first#1")
-    slow.hold()
-    (standing,) = standings([proof], scene.root, seconds=0.3)
-    assert standing.sentence.endswith("what has changed since is not known")
-    slow.release()
-    (standing,) = standings([proof], scene.root, seconds=60)
-    assert standing.holds

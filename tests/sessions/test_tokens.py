@@ -6,10 +6,8 @@ import secrets
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from playbook_supervisor.errors import ArgumentError, StateError
+from playbook_supervisor.errors import StateError
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.gate import tokens
 
@@ -100,15 +98,3 @@ def test_one_request_at_a_time_is_served(private: Path) -> None:
         raise AssertionError
     with tokens.in_use(private):
         pass
-
-
-@given(st.text() | st.from_regex(r"[0-9]{8}-[a-z0-9]{3}~[a-z.]+~[0-9a-f]{30,34}\n?"))
-def test_any_text_is_a_token_or_refused(text: str) -> None:
-    try:
-        session = tokens.session_of(text)
-    except ArgumentError as error:
-        refused = error.code
-        assert refused == "PB-ARG-TOKEN"
-    else:
-        assert text.startswith(f"{session}~")
-        assert text == text.strip()

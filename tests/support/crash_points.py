@@ -87,8 +87,8 @@ steps:
 """
 POINTS = ("write", "fsync", "fdatasync", "replace", "rename", "link", "unlink", "mkdir")
 
-EVERY = int(os.environ.get("CRASH_EVERY", "3"))
-"""Of the writes of a short deed, each third is tried. A release must survive `CRASH_EVERY=1`."""
+EVERY = int(os.environ.get("CRASH_EVERY", "5"))
+"""Of the writes of a short deed, each fifth is tried. A release must survive `CRASH_EVERY=1`."""
 STRIDE = 48
 """How many shards there are of the writes of a run with children, or with loops."""
 SHARDS = int(os.environ.get("CRASH_SHARDS", "2"))
@@ -96,7 +96,7 @@ SHARDS = int(os.environ.get("CRASH_SHARDS", "2"))
 
 
 def some_writes(fewer: int = 1) -> Iterator[int]:
-    """Of a deed that has few of them, without an end: the first, the fourth, and so on.
+    """Of a deed that has few of them, without an end: the first, the sixth, and so on.
 
     Of one that has many, so many times `fewer`.
     """

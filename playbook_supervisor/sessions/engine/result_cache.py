@@ -109,7 +109,6 @@ def _text(file: Path) -> str:
 
 
 def _recorded(file: Path, key: str) -> Outcome | None:
-    """The content of a record; None if there is none that counts."""
     try:
         if time() - file.stat().st_mtime > OLDEST:
             return None

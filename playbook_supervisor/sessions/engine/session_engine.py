@@ -28,7 +28,7 @@ from playbook_supervisor.kernel.directives import (
 from playbook_supervisor.kernel.state import Change, Event, State
 from playbook_supervisor.kernel.vocabulary import ENDED, SessionStatus
 from playbook_supervisor.project.conditions.conditions import Workspace
-from playbook_supervisor.project.settings.checks import Proof
+from playbook_supervisor.project.settings.checks import Checking, Proof
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.files import principal
 from playbook_supervisor.sessions.files.session_branch import refusal
@@ -43,7 +43,6 @@ from playbook_supervisor.system.process.cancellation import within
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Step
-    from playbook_supervisor.project.settings.checks import Checking
     from playbook_supervisor.sessions.engine.proofs import Watch
     from playbook_supervisor.sessions.files.local_state import Launch
     from playbook_supervisor.sessions.files.manifest import Driver
@@ -258,7 +257,6 @@ class SessionEngine:
         return max(until - now, 0) / 1000
 
     def _may_answer(self, check: Check, state: State) -> bool:
-        """True if the check is due, and the driver may wait for the programs that it needs."""
         from playbook_supervisor.sessions.steps import evidence
 
         checks, programs = self.options.runs_checks, self.options.runs_programs
@@ -277,10 +275,8 @@ class SessionEngine:
                 if not undoes and (evidence.runs_programs(asked) or self.delay(opened.state)):
                     break
                 if undoes:
-                    from playbook_supervisor.sessions.steps import undoing
-
                     opened.write()  # that it failed: its changes are undone once, and for a reason
-                    checked = undoing.undone(asked, opened, self._checkout(), self.store.clock())
+                    checked = evidence.undone(asked, opened, self._checkout(), self.store.clock())
                 elif evidence.asks_nothing(asked, opened.playbook):
                     checked = evidence.empty_answer(asked, self.store.clock())
                 else:
@@ -365,7 +361,6 @@ class SessionEngine:
         return replace(checked, reports=reports)
 
     def _with_isolation(self, opened: OpenSession, checked: Checked) -> Checked:
-        """The answer with what isolates the programs of each step that starts some."""
         wanted, found = opened.config.isolation.mode, self.options.isolation
         if wanted == "none" and not found:
             return checked
@@ -393,7 +388,6 @@ class SessionEngine:
             evidence.answered(opened.runtime, entry, answered.resolution)
 
     def _record_launches(self, opened: OpenSession, events: tuple[Event, ...]) -> None:
-        """Keep what is on the disk when an attempt is launched: its evidence is compared to it."""
         launched = [event.entry for event in events if event.change is Change.LAUNCHED]
         if not launched:
             return

@@ -155,7 +155,6 @@ def _feedback(root: Path, snapshot: Snapshot, attempt: Attempt) -> str:
 
 
 def _reports(root: Path, snapshot: Snapshot, step: Step) -> dict[str, str]:
-    """Path → text of the reports whose verdicts the step is judged by."""
     manifest = snapshot.manifest
     workspace = Workspace(root, manifest.feature, manifest.branch, snapshot.config)
     paths = conditions.record(conditions.verdicts(step.judging), workspace)
@@ -228,7 +227,6 @@ def _asked(former: Entry) -> Iterator[str]:
 
 
 def _words(attempts: Sequence[Entry]) -> Iterator[str]:
-    """The words of people at the gates, if they said more than the choice."""
     for back_to, gate in ((entry.back_to, gate) for entry in attempts for gate in entry.gates):
         lines = printable(gate.text, keep_newlines=True)[:_MOST_WORDS].split("\n")
         said = [line.rstrip() for line in lines if line.strip()]

@@ -188,7 +188,6 @@ def _has_content(path: Path) -> bool:
 
 
 def _settled_difference(entries: Sequence[Entry], copy: Path) -> str:
-    """The first settled entry that differs from the copy, which may be too old to tell."""
     try:
         known = parse_journal(read_bytes(copy), copy.name).entries
     except (FileNotFoundError, StateError):

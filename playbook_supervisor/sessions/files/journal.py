@@ -23,7 +23,7 @@ from playbook_supervisor.kernel.vocabulary import (
     Resolution,
     Trigger,
 )
-from playbook_supervisor.records import Record, replace, valued
+from playbook_supervisor.records import Record, as_mapping, replace, valued
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,60 +41,24 @@ EMPTY = b"schema: 1\nentries: []\n"
 
 def entry_mapping(entry: Entry, *, time: Callable[[int], str | int] = to_time) -> dict[str, object]:
     """The entry with the keys of the journal, in order, without empty values (kai FR37)."""
-
-    def maybe(ms: int | None) -> str | int | None:
-        return None if ms is None else time(ms)
-
-    lasted = None if entry.completed_at is None else entry.completed_at - entry.started_at
-    return valued(
-        step_id=entry.step_id,
-        status=entry.status,
-        decision=entry.decision,
-        started_at=time(entry.started_at),
-        launched_at=maybe(entry.launched_at),
-        returned_at=maybe(entry.returned_at),
-        completed_at=maybe(entry.completed_at),
-        duration_seconds=None if lasted is None else lasted / 1000,
-        attempt=entry.attempt if entry.attempt > 1 else None,
-        items=entry.items or None,
-        item=entry.item,
-        trigger=entry.trigger,
-        human_response=entry.human_response,
-        resolution=entry.resolution,
-        error=entry.error,
-        error_code=entry.error_code,
-        error_guidance=entry.error_guidance,
-        error_cause=entry.error_cause,
-        error_lasts=entry.error_lasts or None,
-        failing=list(entry.failing),
-        waived=list(entry.waived),
-        recovered=entry.recovered or None,
-        evidence=list(entry.evidence),
-        output=entry.output,
-        cached_from=entry.cached_from,
-        session=entry.session,
-        back_to=entry.back_to,
-        undone=entry.undone,
-        isolation=entry.isolation,
-        agent=dict(entry.agent),
-        gates=[_gate_mapping(gate, time) for gate in entry.gates],
-    )
+    mapping = _plain(entry, time)
+    if entry.attempt == 1:
+        del mapping["attempt"]
+    return mapping
 
 
-def _gate_mapping(gate: Gate, time: Callable[[int], str | int]) -> dict[str, object]:
-    return valued(
-        id=gate.id,
-        reason=gate.reason,
-        place=gate.place,
-        opened_at=time(gate.opened_at),
-        answered_at=None if gate.answered_at is None else time(gate.answered_at),
-        by=gate.by,
-        via=gate.via,
-        role=gate.role,
-        text=gate.text,
-        resolution=gate.resolution,
-        request=dict(gate.request),
-    )
+def _plain(record: Any, time: Callable[[int], str | int]) -> dict[str, object]:
+    mapping: dict[str, object] = {}
+    for key, value in as_mapping(record).items():
+        if key.endswith("_at"):
+            mapping |= {} if value is None else {key: time(value)}
+        elif key == "gates":
+            mapping |= valued(gates=[_plain(gate, time) for gate in value])
+        elif value:
+            mapping[key] = list(value) if isinstance(value, tuple) else value
+        if key == "completed_at" and value is not None:
+            mapping["duration_seconds"] = (value - record.started_at) / 1000
+    return mapping
 
 
 def emit_entry(entry: Entry, *, indent: int = 2) -> bytes:
@@ -106,69 +70,62 @@ def emit_entry(entry: Entry, *, indent: int = 2) -> bytes:
 # ── text → entry ──────────────────────────────────────────────────────────────────────────
 
 
+ENTRY: Mapping[str, tuple[Any, ...]] = {
+    "step_id": ("required",),
+    "status": ("word", EntryStatus),
+    "decision": ("word", Decision),
+    "started_at": ("time",),
+    **dict.fromkeys(("launched_at", "returned_at", "completed_at"), ("maybe_time",)),
+    "trigger": ("maybe_word", Trigger),
+    "resolution": ("maybe_word", Resolution),
+    **dict.fromkeys(("error_lasts", "recovered"), ("flag",)),
+    **dict.fromkeys(("failing", "waived", "evidence"), ("texts",)),
+    **dict.fromkeys(("item", "human_response", "output", "cached_from", "session"), ("text",)),
+    **dict.fromkeys(("error", "error_code", "error_guidance", "error_cause"), ("text",)),
+    **dict.fromkeys(("back_to", "undone", "isolation"), ("text",)),
+    "agent": ("record",),
+}
+"""Key → the method of `Fields` that reads it, and its further arguments."""
+GATE: Mapping[str, tuple[Any, ...]] = {
+    "id": ("required",),
+    "reason": ("word", GateReason),
+    "place": ("word", Place),
+    "opened_at": ("time",),
+    "answered_at": ("maybe_time",),
+    "resolution": ("maybe_word", Resolution),
+    **dict.fromkeys(("by", "via", "role", "text"), ("text",)),
+}
+
+
+def _values(fields: Fields, keys: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
+    return {key: getattr(fields, how)(key, *more) for key, (how, *more) in keys.items()}
+
+
 def entry_of(fields: Fields, *, legacy: bool = False) -> Entry:
     """The inverse of `entry_mapping`; raises `UnfitError` (a ValueError) that names the key.
     Unknown keys are a person's notes. In a `legacy` entry (kai's own) empty strings are absent
     values, an open entry without a gate before its step counts as launched, and `decision` may be
     missing."""
-    """The entry that these fields describe; raises `UnfitError`."""
-    status = fields.word("status", EntryStatus)
-    decision = fields.maybe_word("decision", Decision) if legacy else None
-    started_at = fields.time("started_at")
-    launched_at = fields.maybe_time("launched_at")
+    if legacy:
+        decision = fields.maybe_word("decision", Decision) or Decision.AUTO
+        values = {**_values(fields, _LEGACY), "decision": decision}
+    else:
+        values = _values(fields, ENTRY)
     gates = tuple(_gate_of(gate, n) for n, gate in enumerate(fields.each("gates"), 1))
-    if legacy and status is EntryStatus.IN_PROGRESS and launched_at is None:
-        waited = any(gate.place is Place.BEFORE for gate in gates)
-        launched_at = None if waited else started_at
-    return Entry(
-        step_id=fields.required("step_id"),
-        status=status,
-        decision=(decision or Decision.AUTO) if legacy else fields.word("decision", Decision),
-        started_at=started_at,
-        completed_at=fields.maybe_time("completed_at"),
-        attempt=fields.maybe_integer("attempt", least=1) or 1,
-        launched_at=launched_at,
-        returned_at=fields.maybe_time("returned_at"),
-        trigger=fields.maybe_word("trigger", Trigger),
-        human_response=fields.text("human_response"),
-        resolution=fields.maybe_word("resolution", Resolution),
-        error=fields.text("error"),
-        error_code=fields.text("error_code"),
-        error_guidance=fields.text("error_guidance"),
-        error_cause=fields.text("error_cause"),
-        error_lasts=fields.flag("error_lasts"),
-        failing=fields.texts("failing"),
-        waived=fields.texts("waived"),
-        recovered=fields.flag("recovered"),
-        evidence=fields.texts("evidence"),
-        gates=gates,
-        agent=fields.record("agent"),
-        output=fields.text("output"),
-        cached_from=fields.text("cached_from"),
-        session=fields.text("session"),
-        items=fields.maybe_integer("items", least=1) or 0,
-        item=fields.text("item"),
-        back_to=fields.text("back_to"),
-        undone=fields.text("undone"),
-        isolation=fields.text("isolation"),
-    )
+    running = values["status"] is EntryStatus.IN_PROGRESS and values["launched_at"] is None
+    if legacy and running and all(gate.place is not Place.BEFORE for gate in gates):
+        values["launched_at"] = values["started_at"]
+    attempt = fields.maybe_integer("attempt", least=1) or 1
+    items = fields.maybe_integer("items", least=1) or 0
+    return Entry(**values, attempt=attempt, items=items, gates=gates)
+
+
+_LEGACY = {key: how for key, how in ENTRY.items() if key != "decision"}
 
 
 def _gate_of(fields: Fields, number: int) -> Gate:
     try:
-        return Gate(
-            id=fields.required("id"),
-            reason=fields.word("reason", GateReason),
-            place=fields.word("place", Place),
-            opened_at=fields.time("opened_at"),
-            answered_at=fields.maybe_time("answered_at"),
-            by=fields.text("by"),
-            text=fields.text("text"),
-            resolution=fields.maybe_word("resolution", Resolution),
-            via=fields.text("via"),
-            role=fields.text("role"),
-            request=request_of(fields),
-        )
+        return Gate(**_values(fields, GATE), request=request_of(fields))
     except UnfitError as unfit:
         raise UnfitError("gates", f"in the one at place {number}, {unfit}") from None
 

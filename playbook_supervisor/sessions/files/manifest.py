@@ -19,7 +19,7 @@ from playbook_supervisor.formats.timestamps import from_time, to_time
 from playbook_supervisor.formats.versions import NEWEST, current
 from playbook_supervisor.formats.yaml_writer import Block, pair
 from playbook_supervisor.kernel.vocabulary import Mode, SessionStatus
-from playbook_supervisor.records import Record, as_mapping, field
+from playbook_supervisor.records import Record, as_mapping, field, valued
 from playbook_supervisor.system.disk.files import ensure_folder, reserve_folder
 
 TYPE_CHECKING = False
@@ -60,14 +60,9 @@ class Driver(Record):
 
     @property
     def as_mapping(self) -> dict[str, str | float]:
-        words = {
-            "agent": self.agent,
-            "mode": self.mode,
-            "from": self.start,
-            "isolation": self.isolation,
-        }
-        numbers = {"timeout": self.wall, "idle_timeout": self.idle, **self.limits}
-        known = {**words, **numbers}
+        words = {"agent": self.agent, "mode": self.mode, "from": self.start}
+        times = {"timeout": self.wall, "idle_timeout": self.idle}
+        known = {**words, "isolation": self.isolation, **times, **self.limits}
         return {key: value for key, value in known.items() if value not in ("", None)}
 
     @property
@@ -146,7 +141,8 @@ class Manifest(Record):
 
 def manifest_mapping(manifest: Manifest) -> dict[str, object]:
     """The keys of session.yaml in order; those after `branch` only if there is something to say."""
-    completed_at = manifest.completed_at
+    completed_at, gate = manifest.completed_at, manifest.gate
+    driver = manifest.driver.as_mapping if manifest.driver != NO_DRIVER else None
     mapping: dict[str, object] = {
         "schema": SCHEMA,
         "session_id": manifest.session_id,
@@ -159,29 +155,21 @@ def manifest_mapping(manifest: Manifest) -> dict[str, object]:
         "current_step": manifest.current_step,
         "worktree": manifest.worktree,
         "branch": manifest.branch,
+        **valued(driver=driver, parent=manifest.parent, began_on=manifest.began_on),
+        **valued(confirmed=[as_mapping(e) | {"at": to_time(e.at)} for e in manifest.confirmed]),
+        **valued(isolation=manifest.isolation),
+        **exceptions(manifest),
     }
     if manifest.legacy:
         del mapping["schema"]
-    if manifest.driver != NO_DRIVER:
-        mapping["driver"] = manifest.driver.as_mapping
-    if manifest.parent:
-        mapping["parent"] = manifest.parent
-    if manifest.began_on:
-        mapping["began_on"] = manifest.began_on
-    if confirmed := [as_mapping(each) | {"at": to_time(each.at)} for each in manifest.confirmed]:
-        mapping["confirmed"] = confirmed
-    if manifest.isolation:
-        mapping["isolation"] = manifest.isolation
-    mapping |= exceptions(manifest)
-    if gate := manifest.gate:
+    if gate is not None:
         mapping["gate"] = Block(as_mapping(gate) | {"opened_at": to_time(gate.opened_at)})
     return mapping
 
 
 def exceptions(manifest: Manifest) -> dict[str, object]:
     """`failures` and `waived` of a completed session, as far as there are any."""
-    failures = {"failures": manifest.failures} if manifest.failures else {}
-    return failures | ({"waived": list(manifest.waived)} if manifest.waived else {})
+    return valued(failures=manifest.failures or None, waived=list(manifest.waived))
 
 
 def emit_manifest(manifest: Manifest) -> bytes:

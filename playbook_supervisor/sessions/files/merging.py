@@ -87,7 +87,6 @@ def is_older(one: bytes, other: bytes) -> bool:
 def _merged(
     name: str, mine: bytes, other: bytes, known: Callable[[str, bytes], bool], *, ahead: bool
 ) -> bytes:
-    """The content with everything of both. Without notes of a person, the newer one."""
     older, newer = (other, mine) if ahead else (mine, other)
     if name == JOURNAL:
         return _merged_journal(older, newer)
@@ -131,7 +130,6 @@ class _Pieces:
 
 
 def _is_ahead(ours: bytes, theirs: bytes) -> bool:
-    """True if our journal continues theirs or is equal, and not the other way round."""
     if not ours.strip() or not theirs.strip():
         return bool(ours.strip()) or not theirs.strip()
     mine, other = _Pieces.of(ours).entries, _Pieces.of(theirs).entries

@@ -161,11 +161,6 @@ def pin_substitute(root: Path, folder: Path, manifest: Manifest) -> None:
         write(folder, found.kept, policy)
 
 
-def has_settings(runtime: Runtime) -> bool:
-    """True if the session has settings of its own; an earlier version pinned none."""
-    return _SETTINGS.file in runtime.digests
-
-
 def pinned_children(folder: Path) -> dict[str, Playbook]:
     """The child playbooks in a session's folder, to be shown, as far as valid."""
     found = {}
@@ -257,7 +252,6 @@ def _read(kind: _PinnedKind, data: bytes, runtime: Runtime, source: str) -> Any:
 def _require_unchanged(
     kind: _PinnedKind, found: Any, private: Path, runtime: Runtime, source: str
 ) -> None:
-    """StateError `PB-STATE-TAMPERED` if the recorded value differs, or nothing proves it."""
     for known in runtime.digests[kind.file]:
         recorded = _compiled(kind, private, runtime, known)
         if recorded is None:

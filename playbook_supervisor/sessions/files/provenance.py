@@ -14,14 +14,10 @@ from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.sessions.files import integrity
 from playbook_supervisor.sessions.files.local_state import JOURNAL, Runtime
-from playbook_supervisor.sessions.files.manifest import earliest_beginning
+from playbook_supervisor.sessions.files.manifest import Manifest, earliest_beginning
 from playbook_supervisor.system.disk.ab_file import ABFile
 from playbook_supervisor.system.disk.files import digest, read_bytes
 from playbook_supervisor.system.git.checkout import Checkout
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.sessions.files.manifest import Manifest
 
 _TRACES = (JOURNAL, "claude.json")  # local files that are written only after a runtime state
 

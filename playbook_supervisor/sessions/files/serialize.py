@@ -6,7 +6,7 @@ Reading raises ValueError for data that do not fit; the caller says what that me
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.fields import Fields, JsonFields, UnfitError
@@ -35,7 +35,6 @@ from playbook_supervisor.sessions.files.journal import entry_mapping, entry_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     Json = dict[str, Any]
@@ -50,7 +49,6 @@ def playbook_to_json(playbook: Playbook) -> Json:
 
 
 def _stated(record: Record) -> Json:
-    """The fields that differ from their defaults; limits, reviewers and a loop as mappings."""
     defaults = type(record).__defaults__
     return {
         name: _shape(value)

@@ -48,7 +48,10 @@ def standing(here: Checkout, known: Manifest, runtime: Runtime | None, began: in
         ours = rebased == branch
         said = "it" if ours else first_line(rebased)
         return Standing(branch, f"{said} is being rebased", rebasing=ours)
-    if runtime is None or _contains_session(here, branch, runtime):
+    if runtime is None:
+        return Standing(branch)
+    last = runtime.head or (runtime.begun.head if runtime.begun else "")
+    if contains(here, checkout.tip(here, branch) or last):
         return Standing(branch)
     return Standing(branch, "no branch is checked out")
 
@@ -57,12 +60,6 @@ def _was_renamed(here: Checkout, branch: str, began: int) -> bool:
     message = f"Branch: renamed refs/heads/{branch} to "
     log = checkout.branch_log(here)
     return any(said.startswith(message) and at + SECOND > began for at, _, said in log)
-
-
-def _contains_session(here: Checkout, branch: str, runtime: Runtime) -> bool:
-    """True if the commit that is checked out contains the branch, or without one the last."""
-    last = runtime.head or (runtime.begun.head if runtime.begun else "")
-    return contains(here, checkout.tip(here, branch) or last)
 
 
 def contains(here: Checkout, commit: str) -> bool:

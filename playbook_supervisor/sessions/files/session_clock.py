@@ -82,14 +82,12 @@ class SessionClock:
         write_atomically(self._file, data, durable=False)
 
     def _read(self) -> tuple[int, int]:
-        """The lead of the sessions over the machine, and that of the clock that they follow."""
         if self._known is None:
             self._known = _read(self._file)
         return self._known
 
 
 def _read(file: Path) -> tuple[int, int]:
-    """The record that was kept; an empty one without a file, or if something else wrote it."""
     with suppress(OSError, StorageError, ValueError, RecursionError):
         data = json.loads(read_bytes(file, limit=_LONGEST))
         match data:

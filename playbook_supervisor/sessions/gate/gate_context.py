@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.store.settings_in_force import SettingsChange
 
 _PATIENCE = 5.0  # seconds that git may take for each part: a hook shows gates, too
+_PREVIEWED = (GateReason.APPROVAL, GateReason.TOOLS, GateReason.CHECKPOINT)
 _LOGGED_LINES = 4
 _MOST_FAULTS = 3  # lines of a failed check
 _MOST_FAULTS_REPORTED = 5  # lines of a report
@@ -136,11 +137,7 @@ def context_of(
         gate,
         gates.back_from(playbook, entry.step_id, gate.reason),
         people=policy.answerers(entry.step_id, gate.reason),
-        preview=(
-            *_preview(store, manifest, playbook, entry, gate, history),
-            *_announced(store, manifest, playbook, entry, gate),
-            *_changed_tests(store.checkout.root, entry, gate, history.runtime),
-        ),
+        preview=tuple(_preview(store, manifest, playbook, entry, gate, history)),
         began_at=tree.short(begun.head) if begun is not None else "",
         guidance="" if usual else entry.error_guidance,
         printed=attempt_log.faults(private, entry, _MOST_FAULTS) if ended else (),
@@ -167,50 +164,37 @@ def _preview(
     entry: Entry,
     gate: Gate,
     history: History,
-) -> tuple[str, ...]:
+) -> Iterator[str]:
+    """Elsewhere the person judges what the step has done."""
+    step, root = playbook.step(entry.step_id), store.checkout.root
+    values = playbook.values(manifest.args, step)
     if gate.place is Place.DURING:
-        return preview.requested(gate.request)
-    judged = (GateReason.APPROVAL, GateReason.TOOLS, GateReason.CHECKPOINT)
-    if gate.reason not in judged or gate.place is not Place.BEFORE:
-        return ()  # the person judges what the step has done
-    from playbook_supervisor.sessions.steps import step_data
+        yield from preview.requested(gate.request)
+    if gate.reason in _PREVIEWED and gate.place is Place.BEFORE:
+        from playbook_supervisor.sessions.steps import step_data
 
-    step, stdin = playbook.step(entry.step_id), ""
-    if step.stdin and history.runtime is not None:
-        folder = store.folder(manifest.session_id)
-        entries = step_data.standing(playbook, history.entries)
-        stdin = step_data.shown_input(folder, history.runtime, step, entries)
-    values = playbook.values(manifest.args, step)
-    about_tools = gate.reason is GateReason.TOOLS  # the tools decide, not what they are used for
-    return preview.preview(playbook, step, values, stdin, brief=about_tools)
-
-
-def _announced(
-    store: DiskStore, manifest: Manifest, playbook: Playbook, entry: Entry, gate: Gate
-) -> tuple[str, ...]:
-    step = playbook.step(entry.step_id)
-    if gate.place is not Place.BEFORE or step.namespace not in commit_files.TAKING:
-        return ()
-    values = playbook.values(manifest.args, step)
-    options = references.fill(json.loads(step.options or "{}"), values, {})
-    before = session_changes.before(store, manifest.session_id)
-    return commit_files.announced(store.checkout.root, step.namespace, options, step.also, before)
+        stdin = ""
+        if step.stdin and history.runtime is not None:
+            folder = store.folder(manifest.session_id)
+            entries = step_data.standing(playbook, history.entries)
+            stdin = step_data.shown_input(folder, history.runtime, step, entries)
+        about_tools = gate.reason is GateReason.TOOLS  # they decide, not what they are used for
+        yield from preview.preview(playbook, step, values, stdin, brief=about_tools)
+    if gate.place is Place.BEFORE and step.namespace in commit_files.TAKING:
+        options = references.fill(json.loads(step.options or "{}"), values, {})
+        before = session_changes.before(store, manifest.session_id)
+        yield from commit_files.announced(root, step.namespace, options, step.also, before)
+    if gate.reason is GateReason.WITNESSES:
+        yield from _changed_tests(root, entry, history.runtime)
 
 
-def _changed_tests(
-    root: Path, entry: Entry, gate: Gate, runtime: Runtime | None
-) -> tuple[str, ...]:
-    """What has changed of the tests that the gate asks about."""
-    if gate.reason is not GateReason.WITNESSES:
-        return ()
+def _changed_tests(root: Path, entry: Entry, runtime: Runtime | None) -> Iterator[str]:
     from playbook_supervisor.project.proofs import questions  # only where tests have changed
 
     known = runtime.failing if runtime is not None else {}
-    lines: list[str] = []
     for name in entry.failing:
         unknown = f"{name}: the change is not on record here; `continue` checks again and shows it"
-        lines += questions.question(root, known.get(name, "")) or (unknown,)
-    return tuple(lines)
+        yield from questions.question(root, known.get(name, "")) or (unknown,)
 
 
 def _own_words(playbook: Playbook, entry: Entry, private: Path) -> Words:
@@ -234,7 +218,6 @@ def _last_words(playbook: Playbook, entries: Sequence[Entry]) -> Words:
 
 
 def _judged(playbook: Playbook, entry: Entry, entries: Sequence[Entry]) -> list[str]:
-    """The conditions that the step needs, and those of the steps that have run."""
     ran = {each.step_id for each in entries if each.ran}
     named = [name for step in playbook.steps if step.id in ran for name in step.postconditions]
     return [*named, *playbook.step(entry.step_id).preconditions]

@@ -119,7 +119,6 @@ def _head(context: GateContext, most: int) -> list[ContextLine]:
 
 
 def _changed_tests(context: GateContext, most: int) -> Iterator[str]:
-    """What has changed of tests, as far as it leaves room for the rest of `most` lines."""
     if context.gate.reason is not GateReason.WITNESSES:
         return
     shown = max(most * _MOST_CHANGED // MOST_LINES, _LEAST_CHANGES)
@@ -132,7 +131,6 @@ def _changed_tests(context: GateContext, most: int) -> Iterator[str]:
 
 
 def _settings(context: GateContext) -> Iterator[str]:
-    """Lines about settings that differ from the session's by now, and what takes them over."""
     if (found := context.settings) is None:
         return
     keys = ", ".join(found.keys)
@@ -225,7 +223,6 @@ def _said(context: GateContext) -> Iterator[str]:
 
 
 def _verdicts(context: GateContext) -> Iterator[ContextLine]:
-    """The verdicts as they are now, but those that the question tells."""
     asked = _asked_about(context)
     for probed in context.verdicts:
         if probed.line not in asked:
@@ -281,7 +278,6 @@ def _indent(line: str) -> str:
 
 
 def _wrapped(lines: Sequence[str], width: int) -> Iterator[str]:
-    """The lines, harmless, wrapped between words; what continues one is indented further."""
     width = max(width, _NARROWEST)
     for line in lines:
         indent = _indent(line)

@@ -12,7 +12,7 @@ from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import Answered, Asked, Finish, Lost, Returned
-from playbook_supervisor.kernel.model import SLASH
+from playbook_supervisor.kernel.model import SLASH, Step
 from playbook_supervisor.project.expressions.references import interpolate, shown
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files.manifest import Confirmation
@@ -24,7 +24,6 @@ from playbook_supervisor.system.git.checkout import Checkout
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.directives import Observation
-    from playbook_supervisor.kernel.model import Step
     from playbook_supervisor.sessions.files.local_state import Launch
     from playbook_supervisor.sessions.steps.open_session import OpenSession
     from playbook_supervisor.sessions.store.disk_store import DiskStore

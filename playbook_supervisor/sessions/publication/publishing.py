@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from playbook_supervisor.errors import GitError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Finish
-from playbook_supervisor.kernel.model import base_of
-from playbook_supervisor.kernel.state import Change
+from playbook_supervisor.kernel.model import Step, base_of
+from playbook_supervisor.kernel.state import Change, Entry
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project.conditions import conditions
 from playbook_supervisor.records import replace
@@ -21,8 +21,6 @@ from playbook_supervisor.system.process.cancellation import Interrupted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.kernel.model import Step
-    from playbook_supervisor.kernel.state import Entry
     from playbook_supervisor.sessions.files.local_state import Launch
     from playbook_supervisor.sessions.publication.session_commits import Commit, SessionInGit
     from playbook_supervisor.sessions.store.disk_store import DiskStore
@@ -59,7 +57,6 @@ def at_gate(snapshot: Snapshot, *, timeout: float) -> Snapshot:
 
 
 def _occasion(snapshot: Snapshot) -> str:
-    """The end of the commit's subject, which says what it is made for; empty where none is due."""
     events, how = snapshot.events, snapshot.config.commit_sessions
     if how == "never":
         return ""
@@ -120,7 +117,6 @@ def _publish(snapshot: Snapshot, occasion: str, timeout: float) -> Snapshot:
 
 
 def _tree(snapshot: Snapshot) -> tuple[str, ...]:
-    """The session that a person began, and all its children, those of each after it."""
     steps = snapshot.state.playbook.steps
     if not (snapshot.manifest.parent or any(step.has_child for step in steps)):
         return (snapshot.session_id,)
@@ -164,7 +160,6 @@ def _only_leaves(snapshot: Snapshot) -> bool:
 
 
 def _move_launches(store: DiskStore, session_id: str, made: Commit) -> Mapping[str, Launch]:
-    """Let what was launched at the commit's parent begin at the commit, which is no step's work."""
     with store.open(session_id) as opened:
         launches = opened.runtime.launches
         behind = [name for name, launch in launches.items() if launch.head == made.parent]

@@ -51,6 +51,10 @@ if TYPE_CHECKING:
 SESSION, NAME = "Playbook-Session", "Playbook-Name"  # the trailers that mark such a commit
 
 _SESSIONS = ".playbooks/sessions"
+_STATUS = (
+    *("status", "--porcelain=v2", "--branch", "--no-ahead-behind", "--no-renames"),
+    *("--untracked-files=all", "--ignored", "-z", "--"),
+)
 _UNFINISHED = ".playbook-tmp-*"  # files that are being written
 _LEAST = 2.0  # seconds for a git command when time is up, to see what the last one did
 _NEXT_COMMIT = "; the next commit has all of {folder}."
@@ -122,7 +126,8 @@ class SessionInGit:
         message = f"--message={subject}\n\n{body}\n\n{trailers}\n"
         self._require_no_own_filter(seen)
         folders = [f"{folder}/" for folder in self._folders]
-        hooks = self._hooks()
+        asked = self._git("rev-parse", "--git-path", "hooks", runs=Runs.HOOKS)
+        hooks = self._at.root / asked.stdout.rstrip("\n")
         try:
             with committing(
                 self._git,
@@ -143,24 +148,12 @@ class SessionInGit:
         return self._logged() or self._last()[0]
 
     def _logged(self) -> Commit | None:
-        """The last commit as git has logged it; None where its log does not tell."""
         here = refreshed(self._at)
         *_, (_, before, said) = (0, "", ""), *branch_log(here)
         return Commit(here.head, before) if here.head and said.startswith("commit: ") else None
 
     def _look(self) -> _Seen:
-        done = self._git(
-            "status",
-            "--porcelain=v2",
-            "--branch",
-            "--no-ahead-behind",
-            "--no-renames",
-            "--untracked-files=all",
-            "--ignored",
-            "-z",
-            "--",
-            *self._paths,
-        )
+        done = self._git(*_STATUS, *self._paths)
         if done.returncode != 0:
             raise self._refused("PB-GIT-COMMIT", "status", done)
         with understood(self._at.root):
@@ -195,10 +188,6 @@ class SessionInGit:
                 )
                 raise GitError("PB-GIT-COMMIT", why, guidance=cure)
 
-    def _hooks(self) -> Path:
-        asked = self._git("rev-parse", "--git-path", "hooks", runs=Runs.HOOKS)
-        return self._at.root / asked.stdout.rstrip("\n")
-
     def _commit(self, hooks: Path, *options: str) -> None:
         git = partial(self._git, runs=Runs.HOOKS)
         with hooks_of_a_commit(hooks, self._at.runtime / "hooks") as settings:
@@ -216,7 +205,6 @@ class SessionInGit:
         return made if f"{SESSION}: {self._session}" in message.splitlines() else None
 
     def _last(self) -> tuple[Commit | None, str]:
-        """The last commit (None unless it has exactly one parent), and its message."""
         done = self._git("cat-file", "--batch", stdin=b"HEAD\n")
         about, _, raw = done.stdout.partition("\n")
         headers, _, message = raw.partition("\n\n")
@@ -261,7 +249,6 @@ class SessionInGit:
     # ── git ─────────────────────────────────────────────────────────────────────────────────
 
     def _write(self, *arguments: str, git: Git | None = None) -> None:
-        """Run a git command that takes locks; wait for one that another git holds."""
         done = patiently(git or self._git, *arguments)
         if held := lock_held(done):
             cure = f"Remove it if no git runs here, then commit {self._folder} yourself."
@@ -271,7 +258,6 @@ class SessionInGit:
 
     @property
     def _remotely(self) -> Git:
-        """Runs a git command that talks to a remote, as the person's settings say."""
         return partial(self._git, runs=Runs.ALL)
 
     def _git(

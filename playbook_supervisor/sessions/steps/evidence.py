@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from itertools import takewhile
 
+from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import (
@@ -37,8 +38,9 @@ from playbook_supervisor.kernel.state import (
     Position,
     State,
 )
+from playbook_supervisor.kernel.steps import UNDO_REPORT
 from playbook_supervisor.kernel.vocabulary import Autonomy, GateReason, Place, Resolution, Trigger
-from playbook_supervisor.kernel.when import JSON, evaluate
+from playbook_supervisor.kernel.when import JSON, Facts, evaluate
 from playbook_supervisor.project.conditions import conditions
 from playbook_supervisor.project.conditions.conditions import REPORT_TRIGGERS, Workspace
 from playbook_supervisor.project.expressions import loop_items
@@ -53,9 +55,10 @@ from playbook_supervisor.system.process.capture import redact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.kernel.when import Facts
     from playbook_supervisor.project.conditions.probes import Since
     from playbook_supervisor.project.settings.checks import Checking
+    from playbook_supervisor.sessions.steps.open_session import OpenSession
+    from playbook_supervisor.system.git.checkout import Checkout
 
     _Since = tuple[Since | None, int | None]
 
@@ -171,6 +174,24 @@ def had_finished(
     )
 
 
+def undone(check: Check, opened: OpenSession, here: Checkout, at: int) -> Checked:
+    """The files and the branch are put back to what they were at the launch; a report of ERROR says
+    why they are not. Only while the session's lock is held: what runs next must not be undone."""
+    from playbook_supervisor.system.git.undo import undo
+
+    (member,) = check.members
+    launch = opened.runtime.launches.get(member.id)
+    before, head = (launch.tree, launch.head) if launch else ("", "")
+    name = f"{opened.manifest.session_id}/{re.sub(r'[^A-Za-z0-9-]+', '-', member.id)}"
+    try:
+        said = undo(here.root, before, head, name, opened.runtime.pinned).said
+        probed = Probed(UNDO_REPORT, Answer.HELD, said)
+    except PlaybookError as error:
+        why = f"{error.message}. {error.guidance}".rstrip(". ")
+        probed = Probed(UNDO_REPORT, Answer.ERROR, why)
+    return Checked(at, check.id, {member.step.id: Report((probed,))})
+
+
 def answered(runtime: Runtime, entry: Entry, resolution: Resolution) -> None:
     """Record a human's decision about what was failing, by the digest of its evidence. A change of
     tests counts as accepted only where it was the question: elsewhere it is waived for a step."""
@@ -255,7 +276,6 @@ def _basis(launch: Launch | None, inputs: CheckInputs) -> _Since:
 def _asked(
     condition: str, attempt: Attempt, launched: Launch | None, inputs: CheckInputs
 ) -> Probed:
-    """The result of a postcondition for an attempt that was launched so."""
     if conditions.spans_attempts(condition):
         launched = inputs.runtime.first_launch(attempt.step.id) or launched
     since, since_ms = _basis(launched, inputs)
@@ -332,7 +352,6 @@ def _changed(condition: str, known: Launch | None, workspace: Workspace) -> bool
 
 
 def _all_conditions(check: Check) -> list[str]:
-    """The conditions that are probed, also to find out whether a step is passed over."""
     names: list[str] = []
     for step in (member.step for member in check.members):
         names += _conditions(step, check.place)
@@ -348,7 +367,6 @@ def _conditions(step: Step, place: Place) -> tuple[str, ...]:
 
 
 def _findings(step: Step, place: Place) -> tuple[Trigger, ...]:
-    """The triggers whose reports are read: a verdict only after the step has run."""
     asked = REPORT_TRIGGERS if place is Place.AFTER else (Trigger.AGREEMENT_BREAKING,)
     if step.autonomy is Autonomy.SKIP:
         return ()
@@ -361,7 +379,6 @@ _SETTLING = frozenset({Position.DONE, Position.TOLERATED, Position.SKIPPED, Posi
 
 
 def _outputs_due(check: Check, playbook: Playbook) -> bool:
-    """True if the outputs may have to exist now: the check is about the last phase."""
     last = playbook.phase_of[base_of(check.members[-1].step.id)] == len(playbook.phases) - 1
     return last and bool(playbook.outputs)
 
@@ -369,12 +386,10 @@ def _outputs_due(check: Check, playbook: Playbook) -> bool:
 def _with_missing_outputs(
     check: Check, checked: Checked, inputs: CheckInputs, failing: dict[str, str]
 ) -> Checked:
-    """The answer; where it is the last one of the session, with the outputs that are missing."""
     state = inputs.state
     if state is None or not _outputs_due(check, state.playbook):
         return checked
-    last = _settles_last(check, checked, state)
-    if not last:
+    if not (last := _settles_last(check, checked, state)):
         return checked
     outputs = must_exist(state.playbook.outputs)
     needed = (conditions.probe(name, inputs.workspace) for name in outputs)
@@ -406,7 +421,6 @@ _SHOWN = 200  # characters of an item in the journal
 
 
 def _loop_due(check: Check) -> Step | None:
-    """The loop whose items the check is to tell; None if it is about something else."""
     step = check.members[0].step
     return step if step.for_each and step.autonomy is not Autonomy.SKIP else None
 
@@ -414,24 +428,19 @@ def _loop_due(check: Check) -> Step | None:
 def _count_items(
     step: Step, state: State, values: Mapping[str, str], facts: Facts
 ) -> tuple[int, str, Probed | None]:
-    """The number of a loop's items; without any, why it is passed over, or what is wrong."""
     loop = step.for_each
     assert loop is not None  # noqa: S101 - see `_loop_due`
     try:
         listed = loop_items.items(loop, values, facts)
-        wrong = loop_items.fault(loop, step, listed, holes=_has_holes(state, loop.source))
+        name, _, what = loop.source.removeprefix("$").partition(".")
+        # the list is that of an earlier loop, whose failed items have left no value
+        holes = what == JSON and name in state.playbook and bool(state.playbook.step(name).for_each)
+        wrong = loop_items.fault(loop, step, listed, holes=holes)
     except LookupError as missing:
         listed, wrong = [], str(missing.args[0])
     if wrong:
         return 0, "", Probed("for_each", Answer.ERROR, wrong, code=ITEMS)
     return len(listed), "" if listed else f"for_each: no items in {loop.source}", None
-
-
-def _has_holes(state: State, source: str) -> bool:
-    """True if the list is that of an earlier loop, whose failed items have left no value."""
-    name, _, what = source.removeprefix("$").partition(".")
-    earlier = name in state.playbook and state.playbook.step(name).for_each is not None
-    return earlier and what == JSON
 
 
 def _shown_item(step: Step) -> str:

@@ -8,7 +8,7 @@ name of an item, and one more item is one more line.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.formats.fields import Fields, UnfitError
 from playbook_supervisor.formats.versions import NEWEST, refuse_newer
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.kernel.model import Playbook, base_of, item_id, item_number
+from playbook_supervisor.kernel.model import Playbook, Step, base_of, item_id, item_number
 from playbook_supervisor.kernel.state import Entry, last_entries
 from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.kernel.when import JSON
@@ -27,10 +27,8 @@ from playbook_supervisor.system.disk.files import digest, read_bytes, write_atom
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Any
 
-    from playbook_supervisor.kernel.model import Step
     from playbook_supervisor.sessions.files.local_state import Runtime
 
 FORMAT = NEWEST["outputs"]

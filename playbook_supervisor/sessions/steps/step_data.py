@@ -17,16 +17,16 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import Answer, Failure, Outcome, Probed, Returned
 from playbook_supervisor.kernel.model import Loop, Playbook, Step, base_of, item_id, item_number
-from playbook_supervisor.kernel.state import DATA, last_entries
+from playbook_supervisor.kernel.state import DATA, Entry, Event, last_entries
 from playbook_supervisor.kernel.vocabulary import EntryStatus, OutputFormat, Place, Resolution
-from playbook_supervisor.kernel.when import ARG, FAILED, JSON
+from playbook_supervisor.kernel.when import ARG, FAILED, JSON, Facts
 from playbook_supervisor.project.expressions import loop_items
 from playbook_supervisor.project.expressions.arguments import value_of
 from playbook_supervisor.project.expressions.bound_conditions import bound_step
 from playbook_supervisor.project.expressions.references import output_reference
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files import integrity, local_state
-from playbook_supervisor.sessions.files.local_state import JOURNAL
+from playbook_supervisor.sessions.files.local_state import JOURNAL, Runtime
 from playbook_supervisor.sessions.steps import output_files
 from playbook_supervisor.sessions.steps.attempt_log import for_journal, secret_values
 from playbook_supervisor.sessions.steps.output_files import LoopData, LoopFile, StepData
@@ -38,15 +38,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from playbook_supervisor.kernel.state import Entry, Event
-    from playbook_supervisor.kernel.when import Facts
-    from playbook_supervisor.sessions.files.local_state import Runtime
     from playbook_supervisor.sessions.steps.open_session import OpenSession
 
 _STATUSES = {"skipped": EntryStatus.SKIPPED, "done": EntryStatus.DONE}
 _LONGEST_ERROR = 240  # characters of an error in a list of what failed
 CAP = 1_000_000  # bytes of text or JSON, without `max_output_bytes`
-_FENCED = r"```[a-zA-Z]*\n(.*)\n```\Z"
+_FENCED = r"```[a-zA-Z]*\n(.*)\n```\Z"  # models often add the fence
 
 
 def accept_return(opened: OpenSession, returned: Returned) -> tuple[Event, ...]:
@@ -67,7 +64,6 @@ def accept_return(opened: OpenSession, returned: Returned) -> tuple[Event, ...]:
 def _with_loop(
     opened: OpenSession, outcome: Outcome, kept: StepData | None
 ) -> tuple[Outcome, StepData | LoopFile | None]:
-    """The same, with what is kept of the whole loop for an item of one."""
     if kept is None or not item_number(kept.step):
         return outcome, kept
     loop = opened.unwritten.get(kept.file)
@@ -117,13 +113,13 @@ def harmless(outcome: Outcome) -> Outcome:
 
 
 def _with_json(step: Step, outcome: Outcome, cap: int) -> Outcome:
-    """The outcome with its output as data, or the failure of a step that broke its promise."""
     from playbook_supervisor.project.expressions.json_schemas import mismatch, parsed
 
     data = outcome.data
     if data is None:
         try:
-            data = parsed(_without_fence(outcome.output))
+            fenced = re.match(_FENCED, outcome.output.strip(), re.DOTALL)
+            data = parsed(fenced[1] if fenced else outcome.output)
         except ValueError as error:
             cut = f" (it was cut at {cap:,} bytes)" * (len(outcome.output.encode()) > cap)
             return _broken(outcome, f"its output is not JSON: {error}{cut}")
@@ -136,12 +132,6 @@ def _with_json(step: Step, outcome: Outcome, cap: int) -> Outcome:
     if step.output_schema and (wrong := mismatch(data, json.loads(step.output_schema))):
         return _broken(outcome, f"its output does not match output_schema at {wrong}")
     return replace(outcome, data=data)
-
-
-def _without_fence(text: str) -> str:
-    """The text of a code block, if the output is nothing but one: models often add the fence."""
-    fenced = re.match(_FENCED, text.strip(), re.DOTALL)
-    return fenced[1] if fenced else text
 
 
 def _broken(outcome: Outcome, message: str) -> Outcome:
@@ -190,7 +180,6 @@ def shown_input(folder: Path, runtime: Runtime, step: Step, entries: Sequence[En
 
 
 def _failed(entries: Sequence[Entry], step_id: str) -> list[dict[str, str]]:
-    """What failed of a step or of the items of a loop, by their last attempts."""
     last = last_entries(each for each in entries if base_of(each.step_id) == step_id).values()
     return [
         {"step": each.step_id, "item": each.item, "error": first_line(each.error, _LONGEST_ERROR)}
@@ -304,7 +293,6 @@ def _of_loop(
 
 
 def _passed_over(opened: OpenSession, loop: Loop, item: Step, found: Any) -> str:
-    """Why an item is not to run: `where` does not hold, or it has no value, with the reason."""
     if found is not None:
         return loop_items.passed_over(loop, found)
     source = loop.source.removeprefix("$").partition(".")[0]

@@ -119,7 +119,9 @@ def prepare(
     found_file = library.find(root, reference) if isinstance(reference, str) else reference
     playbook = found_file.playbook
     if start and start not in playbook:
-        raise _unknown_step(playbook, start)
+        names = [step.id for step in playbook.steps]
+        said = f"{playbook.name} has no step {first_line(start, 60)!r}{suggestion(start, names)}"
+        raise ArgumentError("PB-ARG-STEP", said, guidance=f"Its steps are {', '.join(names)}.")
     has_children = any(step.child for step in playbook.steps)
     children = Children(root).required(playbook, found_file) if has_children else {}
     below = [child.playbook for child in children.values()]
@@ -223,7 +225,6 @@ def point_speckit(root: Path, request: RunRequest) -> None:
 
 
 def _require_speckit(root: Path, request: RunRequest, start: str, *, exports: bool) -> None:
-    """StateError PB-STATE-SPECKIT where spec-kit would run the first steps on another feature."""
     phase_of = request.tightened.phase_of
     steps = _running(request.tightened, start)
     first = [step for step in steps if phase_of[step.id] == phase_of[steps[0].id]]
@@ -317,9 +318,3 @@ def _result_exists(playbook: Playbook, start: str, workspace: Workspace) -> tupl
         return ()
     there = "; ".join(each.line for each in probed)
     return (f"the result of {first.id} is there; {first.command} may replace it ({there})",)
-
-
-def _unknown_step(playbook: Playbook, start: str) -> ArgumentError:
-    names = [step.id for step in playbook.steps]
-    said = f"{playbook.name} has no step {first_line(start, 60)!r}{suggestion(start, names)}"
-    return ArgumentError("PB-ARG-STEP", said, guidance=f"Its steps are {', '.join(names)}.")

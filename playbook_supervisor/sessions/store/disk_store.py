@@ -36,7 +36,7 @@ from playbook_supervisor.sessions.files.manifest import (
     unknown_session,
     valid_id,
 )
-from playbook_supervisor.sessions.files.pinned_inputs import NO_CHILDREN
+from playbook_supervisor.sessions.files.pinned_inputs import NO_CHILDREN, Pinned
 from playbook_supervisor.sessions.files.session_clock import Clock, SessionClock, system_clock
 from playbook_supervisor.sessions.steps.open_session import OpenSession
 from playbook_supervisor.sessions.store import opening
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Playbook
     from playbook_supervisor.project.policies.session_policy import Policy
     from playbook_supervisor.sessions.files.local_state import Runtime
-    from playbook_supervisor.sessions.files.pinned_inputs import Pinned
     from playbook_supervisor.sessions.files.session_branch import Standing
 
 
@@ -312,7 +311,6 @@ class DiskStore:
                 raise
 
     def _current(self, session_id: str, known: OpenSession | None) -> OpenSession:
-        """The session as it is on the disk and stands to the branch that is checked out."""
         if known is None or not known.current or known.folder == known.private:
             with self._explaining(session_id):
                 known = self._load(session_id, known)
@@ -351,7 +349,6 @@ class DiskStore:
         return known is not None and known.copied
 
     def _present(self, session_id: str) -> OpenSession:
-        """The session as it is now, to be read: opened only if this process does not know it."""
         known = self._unchanged(session_id)
         if known is None:
             with self.open(session_id) as known:
@@ -412,25 +409,18 @@ class DiskStore:
         """The session while another branch is checked out, whose files stay as they are. StateError
         PB-STATE-BRANCH if what is known here is not all that was written."""
         folder, private = self.folder(known.session_id), self.runtime(known.session_id)
-        if not self._has_latest(folder, runtime) or self._is_tracked(folder):
-            folder = private
+        from playbook_supervisor.system.git.git_process import ask
+
+        try:
+            latest = runtime.latest(JOURNAL, digest(integrity.read_file(folder, JOURNAL)))
+        except StateError:
+            latest = False
+        if not latest or ask(self.checkout.root, "ls-files", "--", f":(literal){folder}"):
+            folder = private  # or the present branch has the folder, too
         try:
             return opening.load(folder, private, runtime, place)
         except StateError as error:
             raise session_branch.refusal(self.checkout, known, now) from error
-
-    @staticmethod
-    def _has_latest(folder: Path, runtime: Runtime) -> bool:
-        try:
-            return runtime.latest(JOURNAL, digest(integrity.read_file(folder, JOURNAL)))
-        except StateError:
-            return False
-
-    def _is_tracked(self, folder: Path) -> bool:
-        """True if the present branch has the folder. GitError if git cannot tell."""
-        from playbook_supervisor.system.git.git_process import ask
-
-        return bool(ask(self.checkout.root, "ls-files", "--", f":(literal){folder}"))
 
     def doubt(self, session_id: str) -> str:
         """Why nothing proves the session's files: `missing` or `damaged` runtime state."""

@@ -11,7 +11,7 @@ from playbook_supervisor.errors import PlaybookError, PolicyError, StateError, S
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import Answered, Ask
 from playbook_supervisor.kernel.model import FIRST_VERSION, Playbook
-from playbook_supervisor.kernel.state import State
+from playbook_supervisor.kernel.state import Entry, State
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files import integrity, pinned_inputs, portable_records, serialize
 from playbook_supervisor.sessions.files.journal import (
@@ -54,8 +54,6 @@ from playbook_supervisor.system.git.checkout import Checkout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.kernel.model import Playbook
-    from playbook_supervisor.kernel.state import Entry
     from playbook_supervisor.project.policies.session_policy import Policy
 
 
@@ -104,24 +102,6 @@ def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSe
         opened.write()
     else:
         opened.note()
-    return opened
-
-
-def create(
-    folder: Path, private: Path, place: ABFile, runtime: Runtime, manifest: Manifest, pinned: Pinned
-) -> OpenSession:
-    """A new session, whose pinned files are written."""
-    pinned = _bound(pinned, manifest)
-    state, text = machine.replay(pinned.playbook, ()), JournalText()
-    manifest = project(manifest, state)
-    stated = emit_manifest(manifest)
-    write_atomically(folder / JOURNAL, EMPTY)
-    write_atomically(folder / "session.yaml", stated)
-    runtime.digests[JOURNAL] = [digest(EMPTY)]
-    runtime.digests["session.yaml"] = [digest(stated)]
-    opened = OpenSession(folder, private, pinned, state, manifest, text, runtime, place, stated)
-    with_items(opened)
-    opened.write()
     return opened
 
 
@@ -175,7 +155,6 @@ def _bound(pinned: Pinned, manifest: Manifest) -> Pinned:
 def _load_journal(
     folder: Path, private: Path, playbook: Playbook, runtime: Runtime
 ) -> tuple[State, JournalText]:
-    """The recorded state, which the journal must agree with, and the journal's text."""
     data = integrity.read_file(folder, JOURNAL)
     written = digest(data)
     if not runtime.ours(JOURNAL, written):
@@ -191,7 +170,6 @@ def _load_journal(
 
 
 def _lags(runtime: Runtime, journaled: str) -> bool:
-    """True if these bytes are the journal before the one that was to be written last."""
     return runtime.ours(JOURNAL, journaled) and not runtime.latest(JOURNAL, journaled)
 
 
@@ -258,7 +236,6 @@ def put_copies_back(held: OpenSession) -> None:
 
 
 def _with_answers(held: OpenSession) -> Runtime:
-    """The runtime state as last written, with the answers that the journal now has."""
     runtime = Runtime.parse(held.written.runtime, held.place)
     state = serialize.state_from_json(runtime.state, held.playbook)
     manifest = manifest_from_json(runtime.manifest)
@@ -277,7 +254,6 @@ def _with_answers(held: OpenSession) -> Runtime:
 
 
 def _take_answer(opened: OpenSession, entries: dict[str, Entry]) -> bool:
-    """Accept the answer that an entry has at the open gate, if it is one that may be given."""
     from playbook_supervisor.sessions.steps import evidence
 
     asked = machine.directive(opened.state)
@@ -358,8 +334,16 @@ class UnfinishedSessions:
             pinned = pinned_inputs.pin(
                 aside, private, runtime, text, definition, policy, children, settings
             )
-            place = ABFile(private / NAME)
-            opened = create(aside, private, place, runtime, made, pinned)
+            pinned = _bound(pinned, made)
+            state, empty = machine.replay(pinned.playbook, ()), JournalText()
+            made = project(made, state)
+            stated, place = emit_manifest(made), ABFile(private / NAME)
+            for name, data in ((JOURNAL, EMPTY), ("session.yaml", stated)):
+                write_atomically(aside / name, data)
+                runtime.digests[name] = [digest(data)]
+            opened = OpenSession(aside, private, pinned, state, made, empty, runtime, place, stated)
+            with_items(opened)
+            opened.write()
             opened.copy()
         opened.folder = folder
         return opened

@@ -45,8 +45,12 @@ def choose(store: DiskStore, named: str = "") -> SelectedSession:
     is none, `PB-STATE-ELSEWHERE` if only its files are here and it lives in another worktree."""
     if named:
         name = full_id(store.found(), named)
-        if not store.drives(name):
-            _require_home(store, store.manifest(name))  # raises if there is none
+        if not store.drives(name) and (
+            place := home_elsewhere(store.checkout, store.manifest(name))  # raises if there is none
+        ):
+            cure = f"Continue there: cd {shlex.quote(str(place))} && claude, then /playbook.resume."
+            said = f"session {name} lives in another worktree"
+            raise StateError("PB-STATE-ELSEWHERE", said, where=str(place), guidance=cure)
         return SelectedSession(top_of(store, name))
     driven = _driven_here(store)
     known = [] if driven else _known(store)
@@ -150,15 +154,7 @@ def home_elsewhere(here: Checkout, known: Manifest) -> Path | None:
     return next(iter(at_branch or named), None)
 
 
-def _require_home(store: DiskStore, known: Manifest) -> None:
-    if place := home_elsewhere(store.checkout, known):
-        way = f"cd {shlex.quote(str(place))} && claude, then /playbook.resume."
-        said, where = f"session {known.session_id} lives in another worktree", str(place)
-        raise StateError("PB-STATE-ELSEWHERE", said, where=where, guidance=f"Continue there: {way}")
-
-
 def _of_this_worktree(store: DiskStore, known: list[Manifest]) -> list[str]:
-    """Those that this worktree drives, else those of ours that it may take up, in order."""
     driven = [each for each in known if store.drives(each.session_id)]
     return _in_order(driven or [each for each in known if _belongs_here(store.checkout, each)])
 
@@ -180,7 +176,6 @@ def _belongs_here(here: Checkout, known: Manifest) -> bool:
 
 
 def _branch(here: Checkout) -> str:
-    """The branch that is checked out, or that a rebase under way is going to move."""
     return here.branch or checkout.rebased(here)
 
 
@@ -203,7 +198,6 @@ def _read(store: DiskStore, names: Iterable[str]) -> list[Manifest]:
 
 
 def _in_order(known: Iterable[Manifest], names: Sequence[str] = ()) -> list[str]:
-    """The ids, the one that would be selected first; then those of `names` that are not known."""
     ordered = [each.session_id for each in sorted(known, key=_precedence, reverse=True)]
     return ordered + [name for name in names if name not in ordered]
 

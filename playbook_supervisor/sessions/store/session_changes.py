@@ -18,7 +18,7 @@ from playbook_supervisor.sessions.steps.beginnings import UNCOMMITTED
 from playbook_supervisor.sessions.store.selection import top_of
 from playbook_supervisor.system.disk.files import read_bytes
 from playbook_supervisor.system.git import git_process, tree
-from playbook_supervisor.system.git.checkout import NOW
+from playbook_supervisor.system.git.checkout import NOW, Checkout
 from playbook_supervisor.system.process.cancellation import within
 
 TYPE_CHECKING = False
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from playbook_supervisor.project.settings.config import Config
     from playbook_supervisor.sessions.files.local_state import Launch
     from playbook_supervisor.sessions.store.disk_store import DiskStore
-    from playbook_supervisor.system.git.checkout import Checkout
 
 _ELSEWHERE = "the session began on another machine, and did not record its beginning"
 
@@ -98,7 +97,6 @@ def changes_since(here: Checkout, begun: Launch | None, *, seconds: float) -> Se
 
 @contextmanager
 def _telling(unknown: dict[str, list[str]], what: str, seconds: float) -> Iterator[None]:
-    """Note why something is not known: reason → what."""
     try:
         with within(seconds):
             yield

@@ -9,7 +9,6 @@ from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line, one_line, printable
 from playbook_supervisor.project.settings import config, session_settings
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions.files import pinned_inputs
 from playbook_supervisor.sessions.files.manifest import Confirmation
 from playbook_supervisor.system.disk.files import digest, read_bytes
 
@@ -140,7 +139,7 @@ def pin_missing(store: DiskStore, session_id: str) -> tuple[Pinned, str]:
     if session_settings.FILE in pinned.files:
         return pinned, ""
     with store.open(session_id) as opened:
-        if not pinned_inputs.has_settings(opened.runtime):
+        if session_settings.FILE not in opened.runtime.digests:
             opened.pin_settings()
         pinned = opened.pinned
     return pinned, f"session {session_id} keeps the settings of today from now on"

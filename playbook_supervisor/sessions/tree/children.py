@@ -14,7 +14,7 @@ from playbook_supervisor.errors import CODES, ArgumentError, CheckError, StateEr
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Attempt, Failure, Outcome
 from playbook_supervisor.kernel.phases import positions
-from playbook_supervisor.kernel.state import CHILD, Entry, Position
+from playbook_supervisor.kernel.state import CHILD, Position
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project.conditions import features
 from playbook_supervisor.project.expressions import arguments
@@ -107,17 +107,15 @@ def outcome(store: DiskStore, ended: Snapshot) -> Outcome:
     where = positions(ended.state)
     failed = [each for each in ended.state.entries if where[each.step_id] is Position.FAILED]
     entry = failed[-1]
-    message = _what_failed(ended.session_id, entry)
+    message = f"the child session {ended.session_id} failed at {entry.step_id}"
+    if entry.error_code == CHILD and (inner := re.match(_BELOW, entry.error)):
+        # the session and step where it began, however deep that is: each level adds its step
+        message = f"the child session {inner[1]} failed at {entry.step_id}/{inner[2]}"
+    else:
+        message += f": {first_line(entry.error)}"
     guidance = entry.error_guidance or f"`playbook show {ended.session_id}` has its steps."
     failure = Failure(CHILD, message, guidance, entry.error_codes[0], entry.error_lasts)
     return Outcome(failure, text, data=data)
-
-
-def _what_failed(session: str, entry: Entry) -> str:
-    """The session and step where it began, however deep that is: each level adds its step."""
-    if entry.error_code == CHILD and (inner := re.match(_BELOW, entry.error)):
-        return f"the child session {inner[1]} failed at {entry.step_id}/{inner[2]}"
-    return f"the child session {session} failed at {entry.step_id}: {first_line(entry.error)}"
 
 
 def _last_output(opened: OpenSession) -> tuple[str, Any]:

@@ -342,8 +342,6 @@ class SessionTree:
         return self._compose(own)
 
     def _with_advanced_children(self, own: Snapshot) -> Snapshot:
-        """As `_with_children`, after children were created, went on, and have their ends
-        journaled."""
         if not (due_children(own) or self._unreported.events):
             return own
         from playbook_supervisor.sessions.tree import children
@@ -361,7 +359,9 @@ class SessionTree:
                 below = child._advanced()
                 self._report_later(place, below)
                 if below.manifest.branch != own.manifest.branch:
-                    own = self._on_branch_of(own, below)
+                    with self.store.open(self.id) as opened:
+                        branch_admission.follow_child(self.store, opened, below.manifest.branch)
+                        own = replace(own, manifest=opened.manifest)
                 if isinstance(below.directive, Finish):
                     if below.directive.status is SessionStatus.ABORTED:
                         return self._aborted(below)
@@ -397,11 +397,6 @@ class SessionTree:
             if self._held:
                 child.hold()
         return child
-
-    def _on_branch_of(self, own: Snapshot, below: Snapshot) -> Snapshot:
-        with self.store.open(self.id) as opened:
-            branch_admission.follow_child(self.store, opened, below.manifest.branch)
-            return replace(own, manifest=opened.manifest)
 
     def _aborted(self, below: Snapshot) -> Snapshot:
         said = [entry for entry in below.state.entries if entry.resolution is Resolution.ABORT]
