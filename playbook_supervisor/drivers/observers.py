@@ -13,18 +13,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line, shortened
 from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.kernel.directives import Attempt
 from playbook_supervisor.kernel.state import Entry, Event, last_entries
+from playbook_supervisor.sessions.gate.gate_context import GateContext
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.system.disk.files import read_bytes, remove, write_atomically
-
-if TYPE_CHECKING:
-    from playbook_supervisor.sessions.gate.gate_context import GateContext
 
 LAST_LINES = "said.json"
 _INTERVAL = 1.0  # seconds between two writes of it

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from playbook_supervisor.agents import registry as agents_registry
 from playbook_supervisor.drivers.budget import unkept
@@ -31,12 +31,10 @@ from playbook_supervisor.project.expressions.json_schemas import find_mismatch, 
 from playbook_supervisor.project.expressions.loop_items import own_names, with_references
 from playbook_supervisor.project.expressions.references import interpolate, is_known, split, words
 from playbook_supervisor.project.playbooks.step_needs import lacking, refused
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.sessions.engine.work import filled_prompt, prompt_file
+from playbook_supervisor.sessions.store.creation import RunRequest
 from playbook_supervisor.system.disk.files import contained
-
-if TYPE_CHECKING:
-    from playbook_supervisor.project.settings.config import Config
-    from playbook_supervisor.sessions.store.creation import RunRequest
 
 NO_CHILDREN: Mapping[str, Playbook] = MappingProxyType({})
 LACK = "PB-CHECK-MACHINE"

@@ -54,14 +54,6 @@ def test_another_exit_status_fails_with_the_last_lines(bench: Bench) -> None:
     assert outcome.output == "1 failed\n"
 
 
-def test_the_last_lines_of_stdout_tell_where_stderr_is_silent(bench: Bench) -> None:
-    code = "print('one'); print('two'); print(); raise SystemExit(3)"
-    error = bench.error(CLI, task(*python(code)))
-    assert error.message.endswith("exit status 3: two")
-    assert error.cause == "one\ntwo"
-    assert bench.error(CLI, task("false")).message == "false ended with exit status 1"
-
-
 def test_a_killed_program_has_crashed(bench: Bench) -> None:
     error = bench.error(CLI, task(*python("import os; os.kill(os.getpid(), 9)")))
     assert (error.code, error.message) == (

@@ -18,17 +18,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import disk_usage
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.system.disk import files, user_state
 from playbook_supervisor.system.git import git_process
+from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.git.tree_git import TreeGit
 from playbook_supervisor.system.git.tree_objects import TreeObjects
 from playbook_supervisor.system.process.cancellation import Interrupted, cancel_requested
-
-if TYPE_CHECKING:
-    from playbook_supervisor.system.git.checkout import Checkout
 
 MOST_ROOMS = 8
 MOST_BYTES = 10_000_000_000
