@@ -273,7 +273,6 @@ class _Look:
         return words(self._step.command, self._values)
 
     def _folder(self) -> Path | None:
-        """Where the step would run. StorageError if that is outside the project."""
         if self._site is None:
             return None
         cwd = interpolate(self._step.cwd, self._values) if self._values else self._step.cwd
@@ -302,7 +301,6 @@ class _Look:
             raise CheckError("PB-CHECK-NAMESPACE", message, guidance=guidance) from error
 
     def _check_file(self, words: tuple[str, ...], options: Mapping[str, Any]) -> None:
-        """The file is there and its references are known, unless an earlier step makes it."""
         if self._site is None or not all(map(is_known, words)) or self._made & {*must_exist(words)}:
             return
         text = prompt_file(self._site.root, words)
@@ -316,7 +314,6 @@ class _Look:
 
 
 def _schema(namespace: str) -> Mapping[str, Any]:
-    """The JSON Schema of `with:`. CheckError PB-CHECK-NAMESPACE."""
     if namespace in OPTIONS:
         return OPTIONS[namespace]
     return executors_registry.find(namespace).with_schema

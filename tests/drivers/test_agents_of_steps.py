@@ -235,14 +235,6 @@ def test_the_name_stands_where_an_agent_works_and_is_known_before(
     assert any(said in message for _, _, message in problems(shared)), problems(shared)
 
 
-def test_an_agent_needs_version_1_2(shared: Project) -> None:
-    for keys in ({}, {"defaults": "{autonomy: auto, error_policy: stop, agent: checker}"}):
-        written(shared, BOOK, **keys)
-        file = shared.root / ".playbooks/playbooks/both.yaml"
-        file.write_text(file.read_text().replace('"1.2"', '"1.1"'))
-        assert any("`agent` needs version 1.2" in message for _, _, message in problems(shared))
-
-
 # ── inside a client ─────────────────────────────────────────────────────────────────────────
 
 
@@ -320,27 +312,6 @@ def test_in_a_client_such_an_agent_decides_nothing(
     said = shared.read("said.txt")
     assert said.count("[PB-STATE-HUMAN-ONLY]") == 2
     assert shared.journal()[0]["status"] == "done"
-
-
-def test_in_a_client_the_others_of_a_group_work_on_while_one_asks(
-    shared: Project, conversation: Conversation
-) -> None:
-    shared.write("wait", "#!/bin/sh\nuntil [ -e go ]; do sleep 0.1; done\n").chmod(0o755)
-    written(
-        shared,
-        """\
-  - {id: build, command: /asks, agent: helper, parallel_group: g}
-  - {id: slow, command: cli ./wait, parallel_group: g}
-""",
-    )
-    conversation.types("run", "both")
-    gate = directive(conversation.runs("next", "--wait").out)
-    assert (gate["directive"], gate["gate"]["id"]) == ("ask", "build#1?1")
-    conversation.hook("UserPromptSubmit", prompt="allow")
-    shared.write("go", "")
-    assert directive(conversation.runs("next", "--wait").out)["directive"] == "finish"
-    assert [each["status"] for each in shared.journal()] == ["done", "done"]
-    assert [each.get("attempt", 1) for each in shared.journal()] == [1, 1]
 
 
 @pytest.mark.parametrize("reviewer", ["absent"])

@@ -20,7 +20,6 @@ from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.process import ancestry
 
 PLAN = f"specs/{FEATURE}/plan.md"
-SETTINGS = settings.merged(b"{}")
 
 
 @pytest.fixture
@@ -278,11 +277,6 @@ class TestStopping:
         assert "was told 6 times what is outstanding" in replies[6].ring
         assert replies[7] is None, "the person is called once"
 
-    def test_is_allowed_while_all_agents_work(self, hooked: Hooked) -> None:
-        hooked.launches("plan#1")
-        assert hooked.stops("agent of plan#1") is None
-        assert hooked.bound.blocks == 0
-
     def test_is_refused_while_a_check_is_due(self, hooked: Hooked) -> None:
         """A check that starts a program needs a waiting command to wake the model."""
         hooked.project.write(".playbooks/playbooks/handed-in.yaml", HANDED_IN)
@@ -378,15 +372,6 @@ class TestWithoutProgress:
             case _:
                 hooked.types("/playbook.resume")
         assert hooked.asks(50) is None
-
-    def test_a_persons_turn_is_not_counted(self, hooked: Hooked) -> None:
-        hooked.launches("plan#1")
-        hooked.stops("agent of plan#1")
-        hooked.says("look at all of it, please")
-        assert hooked.asks(200) is None
-        assert hooked.asks(1, agent="some agent of theirs") is None
-        (hooked.private / "dialog").write_text("\nWrite")
-        assert hooked.asks() is None
 
     def test_waiting_counts_once_a_minute_without_signs_of_an_agent(self, hooked: Hooked) -> None:
         """A model may look often while a step is running, but not for ever."""
@@ -516,11 +501,6 @@ def change(installed: Hooked, text: str | None) -> None:
 
 
 class TestSettings:
-    def test_with_our_hooks_may_change(self, hooked: Hooked) -> None:
-        assert settings_file(hooked, SETTINGS) is None
-        more = json.dumps({**json.loads(SETTINGS), "model": "opus"}).encode()
-        assert settings_file(hooked, more) is None
-
     def test_without_our_hooks_are_blocked(self, hooked: Hooked) -> None:
         reason = blocked(settings_file(hooked, b"{}"))
         assert "hooks.PreToolUse" in reason

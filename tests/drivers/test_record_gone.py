@@ -205,23 +205,6 @@ class TestWithoutAPlaceForTheUsersState:
         moved_in_part(project)
         assert writes(conversation) is None, "as the documents say"
 
-    def test_no_home_leaves_one_place(
-        self, conversation: Hooked, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """And none is guessed, where the shell lines would not look."""
-        known = client_register.registered(PID)
-        assert known is not None
-        client_register.release(PID)
-        home = os.environ["HOME"]
-        monkeypatch.delenv("HOME")
-        monkeypatch.setenv("XDG_STATE_HOME", "relative")
-        client_register.register(PID, known)
-        assert client_register.registered(PID) is None
-        monkeypatch.setenv("HOME", home)
-        assert registrations(conversation.project) == []
-        client_register.register(PID, known)
-        assert registrations(conversation.project) == [str(PID)]
-
 
 # ── kills ───────────────────────────────────────────────────────────────────────────────────
 

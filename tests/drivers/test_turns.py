@@ -188,17 +188,6 @@ class TestAStep:
         assert person.stops().decision == "block"
         assert person.calls("Agent", prompt="plan#1").decision == "allow"
 
-    def test_that_the_client_never_launches_is_not_tried_for_ever(self, person: Hooked) -> None:
-        """An allowed agent that does not start is not progress."""
-        person.types("/playbook.run straight 013")
-        for _ in range(6):
-            person.calls("Agent", prompt="plan#1")
-            assert not person.bound.stalled
-            person.stops()
-        person.calls("Agent", prompt="plan#1")
-        person.stops()
-        assert person.bound.stalled
-
 
 class TestAMissedEnd:
     """The hook of an end, or its report, failed: the end is reported when the turn ends."""
@@ -232,27 +221,6 @@ class TestAMissedEnd:
         entry = at_work.project.journal()[0]
         assert (entry["status"], entry["error_code"]) == ("failed", "PB-AGENT-FAILED")
         assert "no hook reported its end" in entry["error"]
-
-    def test_of_an_agent_that_waited_is_given_time_to_resume(self, at_work: Hooked) -> None:
-        """Between the end of its background work and its resuming the client lists neither."""
-        at_work("SubagentStop", agent_id="agent of plan#1", last_assistant_message="I wait")
-        at_work.ended("plan#1", note=WAITS)
-        for _ in range(3):
-            assert at_work.stops().decision == "block"
-            assert at_work.steps == ["plan#1 in_progress"]
-        at_work.stops()
-        assert "no hook reported its end" in at_work.project.journal()[0]["error"]
-
-    def test_is_not_forgotten_after_a_late_notice_that_its_agent_waited(
-        self, at_work: Hooked
-    ) -> None:
-        """It may end before the notification that it waited arrives."""
-        at_work("SubagentStop", agent_id="agent of plan#1", last_assistant_message="I wait")
-        self.finished(at_work)
-        at_work.ended("plan#1", note=WAITS)
-        at_work.stops()
-        assert at_work.steps == ["plan#1 done", "tasks#1 in_progress"]
-        assert at_work.project.journal()[0]["output"] == "planned"
 
     @pytest.mark.parametrize(
         "tasks",
@@ -315,15 +283,6 @@ class TestAMissedEnd:
 
         monkeypatch.setattr("time.sleep", queue)
         assert at_work.stops() is None
-        assert at_work.steps == ["plan#1 in_progress"]
-
-    def test_is_not_read_from_a_notification_that_its_agent_waits(self, at_work: Hooked) -> None:
-        """Nor from another conversation's transcript, or one that cannot be read."""
-        at_work.queues(at_work.notice("plan#1", note=WAITS))
-        at_work.takes_from_queue()
-        at_work.transcript.write_text(at_work.transcript.read_text() + '{"type":"queue-operation"')
-        at_work.ended("plan#1", note=WAITS)
-        at_work.stops()
         assert at_work.steps == ["plan#1 in_progress"]
 
     def test_whose_report_fails_is_reported_again(
@@ -499,11 +458,6 @@ class TestAGate:
             asked("PostToolUse", **answer(asked, ""))
         assert asked.calls("AskUserQuestion").decision == "deny"
 
-    def test_calls_the_person_as_soon_as_it_opens(self, person: Hooked) -> None:
-        """Before the model has shown the dialog, which it may never do."""
-        person.types("/playbook.run two 013")
-        assert "/speckit.tasks" in person.does("plan#1", "speckit.plan", PLAN).ring
-
     def test_is_not_answered_by_a_dialog_that_was_not_its_own(self, asked: Hooked) -> None:
         """A human turn may have any other dialog."""
         asked.says("explain it to me")
@@ -566,21 +520,6 @@ class TestAGate:
         assert isinstance(asked.says(words).snapshot.directive, Run)
         assert asked.project.journal()[1]["human_response"] == words
         assert asked.bound.turn == "supervised"
-
-    def test_is_not_answered_in_a_conversation_that_does_not_own_the_session(
-        self, asked: Hooked
-    ) -> None:
-        for owner in ({"client": "another"}, {"pid": 1}):
-            bound = asked.bound
-            before = {name: getattr(bound, name) for name in owner}
-            for name, value in owner.items():
-                setattr(bound, name, value)
-            binding.save(asked.private, bound)
-            assert asked.says("continue") is None
-            for name, value in before.items():
-                setattr(bound, name, value)
-            binding.save(asked.private, bound)
-        assert "resolution" not in asked.project.journal()[1]
 
     def test_answered_with_abort_ends_the_session(self, asked: Hooked) -> None:
         assert isinstance(asked.says("abort").snapshot.directive, Finish)

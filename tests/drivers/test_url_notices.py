@@ -144,14 +144,6 @@ def test_without_the_library_a_sentence_says_how_to_install_it(
     assert site.requests == []
 
 
-def test_modules_in_the_repository_are_not_run(site: Site, tmp_path: Path) -> None:
-    """An agent could write one."""
-    for name in ("apprise", "json", "requests"):
-        (tmp_path / f"{name}.py").write_text("open('was-run', 'w')\n")
-    assert deliver(to(at(site, "good")), NOTICE, tmp_path) == ""
-    assert not (tmp_path / "was-run").exists()
-
-
 # ── in a session ────────────────────────────────────────────────────────────────────────────
 
 

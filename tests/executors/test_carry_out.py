@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,13 +16,6 @@ from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.system.process.process_groups import worker_alive
 
 SECRET = "correct-horse-battery"
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    folder = tmp_path / "repository"
-    folder.mkdir()
-    return Bench(folder)
 
 
 def raising(error: BaseException) -> Faked:

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-import pytest
 from support.task_run import Bench, task
 
 from playbook_supervisor.executors.cli import CliExecutor
 
 CLI = CliExecutor()
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    folder = tmp_path / "repository"
-    folder.mkdir()
-    return Bench(folder)
 
 
 def python(code: str, *words: str) -> tuple[str, ...]:

@@ -194,18 +194,6 @@ def test_without_an_author_it_says_how_to_name_one(
     assert "git config user.email" in refusal(changed, "src").guidance
 
 
-def test_a_merge_under_way_is_left_to_its_person(project: Project) -> None:
-    project.git("switch", "-q", "main")
-    project.write("README.md", "main\n")
-    project.commit("Main")
-    project.git("switch", "-q", FEATURE)
-    project.write("README.md", "feature\n")
-    project.commit("Feature")
-    with pytest.raises(AssertionError):  # there are conflicts
-        project.git("merge", "-q", "main")
-    assert refusal(project, "README.md").message == "a merge is under way"
-
-
 def test_a_lock_of_another_git_is_named(changed: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("playbook_supervisor.system.git.git_unattended._PAUSES", (0.01, 0.01))
     lock = changed.write(".git/index.lock", "")
@@ -300,18 +288,6 @@ def test_a_diverged_branch_is_left_alone(changed: Project, origin: Project) -> N
     assert origin.git("log", "-1", "--format=%s", FEATURE) == "Theirs"
 
 
-def test_changes_that_a_pull_would_overwrite_stay(changed: Project, origin: Project) -> None:
-    other = colleague(changed)
-    other.write("docs/guide.md", "theirs\n")
-    other.commit("Theirs")
-    other.git("push", "-q")
-    error = refusal(changed, "src", push=True, pull=True)
-    assert error.message == (
-        f"taking up 1 commit of origin/{FEATURE} would overwrite what is not committed: "
-        "docs/guide.md"
-    )
-
-
 def test_a_push_that_comes_too_late_keeps_the_commit(changed: Project, origin: Project) -> None:
     other = colleague(changed)
     other.write("theirs.txt", "theirs\n")
@@ -336,16 +312,6 @@ def test_a_hook_of_the_remote_is_quoted(changed: Project, origin: Project) -> No
     assert both(changed, "src").data["pushed"] == f"origin/{FEATURE}"
 
 
-def test_a_second_worktree_commits_for_itself(changed: Project, origin: Project) -> None:
-    changed.git("worktree", "add", "-q", "-b", "fix", "../second", "main")
-    second = Project(changed.root.with_name("second"), changed.home)
-    second.write("src/other.py", "x\n")
-    before = state(changed)
-    assert both(second, "src").data["files"] == ["src/other.py"]
-    assert origin.git("rev-parse", "fix") == second.git("rev-parse", "HEAD")
-    assert state(changed) == before
-
-
 def test_without_a_remote_nothing_is_committed_unless_it_may_stay_here(changed: Project) -> None:
     error = refusal(changed, "src", push=True)
     assert error.message == f"there is no remote to push {FEATURE} to"
@@ -359,15 +325,6 @@ def test_a_remote_that_cannot_be_reached_is_named_before_anything_is_committed(
     shutil.rmtree(origin.root)
     error = refusal(changed, "src", push=True)
     assert error.message.startswith("asking origin for its branches was refused: ")
-
-
-def test_two_remotes_of_which_none_is_chosen_are_none(changed: Project, origin: Project) -> None:
-    changed.git("remote", "rename", "origin", "one")
-    changed.git("remote", "add", "two", str(origin.root))
-    changed.git("switch", "-q", "-c", "fix")
-    assert "no remote" in refusal(changed, "src", push=True).message
-    changed.git("config", "remote.pushDefault", "two")
-    assert both(changed, "src").data["pushed"] == "two/fix"
 
 
 # ── interruption ────────────────────────────────────────────────────────────────────────────

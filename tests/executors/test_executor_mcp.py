@@ -163,15 +163,6 @@ class TestBeforeAnythingRuns:
 
 
 class TestAnUnusualServer:
-    def test_its_tools_may_take_several_pages(self, handmade: Handmade) -> None:
-        bench = handmade(
-            "def tools(request):\n"
-            "    if request.get('params', {}).get('cursor') == '2':\n"
-            "        return answer(request, TOOLS)\n"
-            "    answer(request, {'tools': [], 'nextCursor': '2'})\n"
-        )
-        assert bench.outcome(MCP, to("do")).output == "done"
-
     def test_pages_without_end_are_not_all_read(self, handmade: Handmade) -> None:
         bench = handmade(
             "def tools(request):\n    answer(request, {'tools': [], 'nextCursor': 'more'})\n"
@@ -229,10 +220,6 @@ class TestABrokenServer:
         bench = handmade("RESULT['content'][0]['text'] = 'A' * 100_000")
         message = self.broken(bench, "PB-STEP-OUTPUT", cap=10_000)
         assert message == "the MCP server server sent a message of more than 10,000 bytes"
-
-    def test_that_falls_silent(self, handmade: Handmade) -> None:
-        bench = handmade("def call(request):\n    time.sleep(3600)")
-        self.broken(bench, "PB-STEP-TIMEOUT", idle=0.5)
 
     def test_that_reads_nothing(self, handmade: Handmade) -> None:
         bench = handmade(

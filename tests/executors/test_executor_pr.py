@@ -122,14 +122,6 @@ def test_hostile_texts_are_texts(project: Project, origin: Project, forge: Forge
     assert forge.pulls[0]["body"] == body
 
 
-def test_with_a_fork_gh_finds_out_whose_branch_it_is(
-    project: Project, origin: Project, forge: Forge
-) -> None:
-    project.git("remote", "add", "fork", str(origin.root))
-    outcome(project)
-    assert not any(word.startswith("--head=") for word in forge.created[0])
-
-
 # ── running again ───────────────────────────────────────────────────────────────────────────
 
 
@@ -364,14 +356,6 @@ def test_a_few_failed_answers_do_not_end_the_waiting(
     for _ in range(4):
         forge.fails(stderr="HTTP 502")
     assert waits(project, "checks")[-1] == "1 check passed"
-
-
-def test_a_forge_that_stays_away_does(project: Project, origin: Project, forge: Forge) -> None:
-    forge.fails(stdout="[]", status=0)
-    forge.fails(stdout=f"{SEVEN['url']}\n", status=0)
-    for _ in range(5):
-        forge.fails(stderr="error connecting to api.github.com")
-    assert failure(project, wait="merged").message.startswith("gh does not reach the forge")
 
 
 @pytest.mark.parametrize(

@@ -93,11 +93,6 @@ def test_all_worktrees_of_a_repository_share_its_key(repository: Path, tmp_path:
     assert find(tmp_path / "copy").key != key
 
 
-def test_a_worktree_inside_the_main_checkout_is_found_before_it(repository: Path) -> None:
-    git(repository, "worktree", "add", "-q", "-b", "inner", "inner")
-    assert agrees_with_git(repository / "inner").root == repository / "inner"
-
-
 def test_a_submodule_and_its_worktrees_are_checkouts_of_their_own(
     repository: Path, tmp_path: Path
 ) -> None:
@@ -154,12 +149,6 @@ def test_branch_names_are_read_whole(repository: Path, branch: str) -> None:
     assert agrees_with_git(repository).branch == branch
 
 
-def test_symbolic_references_are_followed_to_the_branch_they_mean(repository: Path) -> None:
-    git(repository, "symbolic-ref", "refs/heads/alias", "refs/heads/main")
-    git(repository, "symbolic-ref", "HEAD", "refs/heads/alias")
-    assert agrees_with_git(repository).branch == "main"
-
-
 def test_references_that_go_round_in_circles_end(repository: Path) -> None:
     for name, target in (("a", "b"), ("b", "a")):
         (repository / ".git" / "refs" / "heads" / name).write_text(f"ref: refs/heads/{target}\n")
@@ -207,16 +196,6 @@ def test_a_worktree_that_has_vanished_is_an_error_when_it_is_refreshed(
     with pytest.raises(StateError) as caught:
         refreshed(known)
     assert caught.value.code == "PB-STATE-NO-REPOSITORY"
-
-
-def test_a_head_that_cannot_be_read_again_is_a_storage_error(
-    repository: Path, mocker: MockerFixture
-) -> None:
-    known = find(repository)
-    mocker.patch("pathlib.Path.is_dir", side_effect=PermissionError(13, "Permission denied"))
-    with pytest.raises(StorageError) as caught:
-        refreshed(known)
-    assert caught.value.code == "PB-IO-READ"
 
 
 # ── where there is nothing to find ──────────────────────────────────────────────────────────

@@ -115,13 +115,8 @@ class TestHostileFiles:
             ("esc\x1b[31m\u202e", "esc‹U+001B›[31m‹U+202E›"),
         ],
     )
-    @pytest.mark.parametrize("tracked", [True, False])
-    def test_any_name_is_shown(
-        self, repository: Path, head: str, name: str, shown: str, tracked: bool
-    ) -> None:
+    def test_any_name_is_shown(self, repository: Path, head: str, name: str, shown: str) -> None:
         (repository / name).write_text("x\n")
-        if tracked:
-            git(repository, "add", "--all")
         (change,) = changes_of(repository, head).files
         assert change.path.rstrip() == shown.rstrip()
         assert (change.added, change.left_out, texts(change)) == (1, 0, ["+x"])

@@ -159,11 +159,6 @@ class TestAHostThatIsNotListed:
         said = f"Add it under `isolation: {{hosts: [{entry}]}}` in .playbooks/config.yaml\n"
         assert answer.endswith(said)
 
-    def test_is_refused_by_the_address_of_a_listed_name(self, inside: Inside, site: Site) -> None:
-        url = f"http://127.0.0.1:{site.server_port}"
-        argv = (*CURL, "--noproxy", "", url)
-        assert "Not allowed" in inside.run(*argv, hosts=(port_of(site),)).stdout
-
     def test_is_not_reached_by_a_second_request_in_the_first(
         self, inside: Inside, site: Site
     ) -> None:
@@ -327,15 +322,6 @@ for path in ("/run/playbook/proxy", *glob.glob("/tmp/**/proxy", recursive=True))
 """
             done = inside.python(code, hosts=("localhost",))
             assert done.stdout == "/run/playbook/proxy ConnectionRefusedError\n"
-
-    def test_reaches_its_own_servers(self, inside: Inside) -> None:
-        code = """
-import http.server, threading, urllib.request
-server = http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
-threading.Thread(target=server.handle_request).start()
-print(urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}").status)
-"""
-        assert inside.python(code, hosts=("example.com",)).stdout == "200\n"
 
     def test_is_told_of_the_proxy_by_variables(
         self, inside: Inside, monkeypatch: pytest.MonkeyPatch

@@ -241,7 +241,6 @@ def _forked(descriptors: Sequence[int]) -> int:
 
 
 def _pipe(theirs: ExitStack, *, to_us: bool) -> tuple[int, int]:
-    """The end of the leash, which is closed with `theirs`, and our end."""
     reading, writing = os.pipe()
     other, our = (writing, reading) if to_us else (reading, writing)
     theirs.callback(os.close, other)
