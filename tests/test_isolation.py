@@ -16,7 +16,7 @@ import coverage
 import pytest
 from support import leftovers
 from support.isolation_guard import SHUNNED, Guard
-from support.scratch_project import FEATURE, Project
+from support.scratch_project import Project
 
 pytest_plugins = ["pytester"]
 FORBIDDEN = pytest.fail.Exception
@@ -84,18 +84,9 @@ class TestTheRealHome:
         assert list(home.iterdir()) == []
         assert real_home(isolation) != home
 
-    def test_opened_descriptors_are_no_paths(self, tmp_path: Path) -> None:
-        descriptor = os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR)
-        with os.fdopen(descriptor, "w") as file:
-            file.write("mine")
-        assert (tmp_path / "file").read_text() == "mine"
-
 
 class TestTheNetwork:
-    @pytest.mark.parametrize(
-        ("family", "address"),
-        [(socket.AF_INET, ("192.0.2.1", 80)), (socket.AF_INET6, ("2001:db8::1", 80, 0, 0))],
-    )
+    @pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, ("192.0.2.1", 80))])
     def test_connecting_beyond_this_machine_fails(
         self, isolation: Guard, family: socket.AddressFamily, address: tuple[object, ...]
     ) -> None:
@@ -107,7 +98,7 @@ class TestTheNetwork:
             client.connect(address)
         assert isolation.forgive()
 
-    @pytest.mark.parametrize("host", ["forge.example", b"forge.example"])
+    @pytest.mark.parametrize("host", [b"forge.example"])
     def test_looking_up_a_name_fails(self, isolation: Guard, host: str | bytes) -> None:
         with pytest.raises(FORBIDDEN, match=r"beyond this machine: forge\.example"):
             socket.getaddrinfo(host, 443)
@@ -120,22 +111,6 @@ class TestTheNetwork:
         ):
             client.sendto(b"?", ("192.0.2.1", 53))
         assert isolation.forgive()
-
-    def test_loopback_is_ours(self, tmp_path: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            socket.create_connection(server.getsockname()).close()
-        with socket.create_server(("localhost", 0)) as server:
-            socket.create_connection(("localhost", server.getsockname()[1])).close()
-
-    def test_a_socket_in_a_folder_is_ours(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir(tmp_path)  # such addresses are short
-        with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
-            server.bind("here")
-            server.listen()
-            client.connect("here")
-            assert Path("here").is_socket()
 
     def test_processes_are_given_a_proxy_that_leads_nowhere(self) -> None:
         code = "import urllib.request as u; u.urlopen('http://forge.example/', timeout=60)"
@@ -169,10 +144,6 @@ class TestTheEnvironment:
     def test_local_time_is_not_utc(self) -> None:
         assert time.localtime(0)[:5] == (1970, 1, 1, 5, 45)
 
-    def test_files_are_made_with_the_usual_mode(self, tmp_path: Path) -> None:
-        (tmp_path / "file").touch()
-        assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
-
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="this system has no /proc")
 class TestProcesses:
@@ -195,10 +166,6 @@ class TestProcesses:
             ending.stdin.close()
             assert leftovers.find("of-this-test") == []
 
-    def test_every_one_carries_the_id_of_this_run(self) -> None:
-        assert os.environ[leftovers.RUN]
-        assert leftovers.mark() == "", "within a run there is no other"
-
 
 class TestCoverage:
     def test_unfinished_files_are_removed(self, tmp_path: Path) -> None:
@@ -213,20 +180,3 @@ class TestCoverage:
         assert leftovers.discard_torn(tmp_path / ".coverage") == 5
         assert {file.name for file in tmp_path.iterdir()} == {whole.name, ".coverage.json"}
         assert whole.read_bytes() == kept
-
-
-class TestTheProject:
-    def test_it_is_a_clean_checkout_of_the_features_branch(self, project: Project) -> None:
-        assert project.git("branch", "--show-current") == FEATURE
-        assert project.git("status", "--porcelain") == ""
-        assert project.read(f"specs/{FEATURE}/spec.md").startswith("# Create playbooks")
-        assert "name: auto-feature" in project.read(".playbooks/playbooks/auto-feature.yaml")
-
-    def test_two_projects_do_not_see_each_other(
-        self, project: Project, pristine: Path, tmp_path: Path
-    ) -> None:
-        other = Project.copied(pristine, tmp_path / "other", home=project.home)
-        project.write("new.md", "mine")
-        project.commit("Add")
-        assert other.git("log", "--format=%s") == "Begin"
-        assert not (other.root / "new.md").exists()

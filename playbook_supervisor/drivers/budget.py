@@ -8,18 +8,15 @@ allows are those of all its steps, so the journal says what is left.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.agents.protocol import Agent, Budget, keeps_budgets
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.kernel.directives import Attempt, Run
 from playbook_supervisor.kernel.model import Limits, Playbook
 from playbook_supervisor.records import as_mapping
+from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
-
-if TYPE_CHECKING:
-    from playbook_supervisor.sessions.store.disk_store import DiskStore
 
 NO_LIMITS = Budget()
 _UNKEPT = "does not report its usage, so it cannot keep"

@@ -114,7 +114,6 @@ def _carry_out(store: DiskStore, session_id: str) -> None:
 
 
 def _carry_out_steps(tree: SessionTree, snapshot: Snapshot) -> None:
-    """Carry out the steps and what follows, until the client's agent or a person is due."""
     pool, output = WorkerPool(), LiveOutput(tree.private)
     asking = Asking(tree, output, pool)
     choose = Agents("", tree.root, snapshot.config).of

@@ -269,7 +269,6 @@ class Runner:
             self._workers.close()
 
     def _interruptible(self, move: Callable[[], _Progress]) -> _Progress:
-        """Make the move; if something ends a program that it waits for, handle that."""
         try:
             return move()
         except Interrupted:
@@ -337,7 +336,6 @@ class Runner:
         return self.agent
 
     def _continues(self, snapshot: Snapshot, attempt: Attempt) -> bool:
-        """True if the attempt has asked, has the answer, and its conversation is here."""
         return can_continue(self._assignment(snapshot, attempt), self._agent_of)
 
     def _await(self, snapshot: Snapshot, timeout: float | None = None) -> _Progress:
@@ -453,7 +451,6 @@ class Runner:
         return snapshot.without_events(), None  # it has ended a check, and is handled
 
     def _handle_interruption(self, snapshot: Snapshot) -> _Progress:
-        """A signal or a request has ended a program that this thread waited for."""
         if self._pending_signal or not self._requested:
             return self._handle_signal(snapshot, self._pending_signal)
         return self._handle_request(snapshot, self._requested.pop(0))
@@ -482,12 +479,10 @@ class Runner:
         return snapshot.without_events(), None
 
     def _stop_workers(self) -> None:
-        """Stop all workers; those that had succeeded by then are journaled as returned."""
         for attempt, outcome in self._workers.stop():
             self.tree.note_return(attempt.id, outcome)
 
     def _recover(self, snapshot: Snapshot, attempt: Attempt) -> _Progress:
-        """Wait for an earlier runner's worker, or end it; then continue or judge its attempt."""
         worker_file = self.tree.worker_file(attempt)
         if worker_alive(worker_file):
             if self.kill:

@@ -251,7 +251,6 @@ def _replies(attempts: Sequence[Entry], *, continues: bool) -> dict[str, Reply]:
 
 
 def _conversation(entry: Entry) -> str:
-    """The agent's conversation in which the attempt asked last; empty if it has not."""
     gates = _during(entry)
     return str(gates[-1].request.get("conversation", "")) if gates else ""
 

@@ -17,7 +17,7 @@ from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.vocabulary import GateReason
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.store.snapshot import Snapshot
-from playbook_supervisor.system.disk.files import locked, read_bytes, remove, write_atomically
+from playbook_supervisor.system.disk.files import content, locked, remove, write_atomically
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -134,10 +134,7 @@ def seconds_left(notice: Notice, private: Path, remind_after: float) -> float:
 
 def _last_claim(private: Path) -> tuple[str, float]:
     """The last notice and its time; an earlier version kept no time, which reads as never."""
-    try:
-        about, _, sent = read_bytes(private / _SENT).decode("utf-8", "replace").partition("\n")
-    except FileNotFoundError:
-        return "", 0.0
+    about, _, sent = content(private / _SENT).decode("utf-8", "replace").partition("\n")
     with suppress(ValueError):
         return about, float(sent)
     return about, 0.0
@@ -181,8 +178,8 @@ def send_detached(config: Config, notice: Notice, root: Path, private: Path) -> 
 def last_failure(private: Path) -> str:
     """Why the last detached notification failed; empty if it did not."""
     try:
-        return first_line(read_bytes(private / _FAILED).decode("utf-8", "replace"))
-    except (FileNotFoundError, PlaybookError):
+        return first_line(content(private / _FAILED).decode("utf-8", "replace"))
+    except PlaybookError:
         return ""
 
 

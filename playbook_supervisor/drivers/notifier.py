@@ -64,7 +64,6 @@ class Notifier(Observer):
                     self._threads.append(thread)
 
     def _remind(self, snapshot: Snapshot, *, begin: bool = False) -> None:
-        """Remind people of the gate that waits, and of no other."""
         if not (self._reminder or begin):
             return
         notice = notice_for(snapshot)

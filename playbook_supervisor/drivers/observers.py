@@ -9,22 +9,21 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line, shortened
 from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.kernel.directives import Attempt
 from playbook_supervisor.kernel.state import Entry, Event, last_entries
+from playbook_supervisor.sessions.gate.gate_context import GateContext
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.system.disk.files import read_bytes, remove, write_atomically
-
-if TYPE_CHECKING:
-    from playbook_supervisor.sessions.gate.gate_context import GateContext
 
 LAST_LINES = "said.json"
 _INTERVAL = 1.0  # seconds between two writes of it
@@ -85,31 +84,13 @@ class CompositeObserver(Observer):
     """Passes everything on to several observers."""
 
     def __init__(self, *observers: Observer) -> None:
-        self.observers = observers
+        for name in [name for name in vars(Observer) if name.startswith("on_")]:
+            setattr(self, name, partial(_each, [getattr(each, name) for each in observers]))
 
-    def on_event(self, event: Event, snapshot: Snapshot) -> None:
-        for observer in self.observers:
-            observer.on_event(event, snapshot)
 
-    def on_output(self, attempt: Attempt, line: str) -> None:
-        for observer in self.observers:
-            observer.on_output(attempt, line)
-
-    def on_check(self, attempt: Attempt, shown: str, seconds: int) -> None:
-        for observer in self.observers:
-            observer.on_check(attempt, shown, seconds)
-
-    def on_gate(self, snapshot: Snapshot) -> None:
-        for observer in self.observers:
-            observer.on_gate(snapshot)
-
-    def on_end(self, snapshot: Snapshot) -> None:
-        for observer in self.observers:
-            observer.on_end(snapshot)
-
-    def on_notice(self, text: str) -> None:
-        for observer in self.observers:
-            observer.on_notice(text)
+def _each(methods: Sequence[Callable[..., None]], *what: object) -> None:
+    for method in methods:
+        method(*what)
 
 
 @contextmanager

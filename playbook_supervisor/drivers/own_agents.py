@@ -65,7 +65,6 @@ def above_any(pid: int = 0) -> str:
 
 
 def _traces(pid: int) -> Iterator[tuple[list[str], str]]:
-    """The open files and the `MARK`, empty if none, of that process and of each ancestor."""
     for each in (pid or ancestry.caller(), *(process.pid for process in ancestry.ancestors(pid))):
         files = list(ancestry.open_files(each))
         environment: Mapping[str, str] = os.environ
@@ -78,7 +77,6 @@ def _traces(pid: int) -> Iterator[tuple[list[str], str]]:
 
 
 def _described(paths: Iterable[str]) -> str:
-    """The agent or the runner that one of the files belongs to; an agent first."""
     runner = ""
     for path in paths:
         folder, _, name = _path(path).rpartition("/")

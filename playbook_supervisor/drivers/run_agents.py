@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.protocol import Agent, Budget, command_layout
@@ -21,17 +20,14 @@ from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project.command_layouts import CLAUDE
 from playbook_supervisor.project.expressions.references import interpolate, is_known
 from playbook_supervisor.project.playbooks.child_playbooks import given
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.project.slash_commands import (
     CommandIndex,
     InstalledCommand,
     index_of,
 )
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.store.creation import require_installed
-
-if TYPE_CHECKING:
-    from playbook_supervisor.project.settings.config import Config
-    from playbook_supervisor.sessions.store.creation import RunRequest
+from playbook_supervisor.sessions.store.creation import RunRequest, require_installed
 
 _EMBEDDED = "script:"
 _MOST = 200  # playbooks of a tree that are looked at, each with other values of its args

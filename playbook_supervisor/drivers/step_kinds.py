@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from playbook_supervisor.agents import registry as agents_registry
 from playbook_supervisor.drivers.budget import unkept
@@ -31,12 +31,10 @@ from playbook_supervisor.project.expressions.json_schemas import find_mismatch, 
 from playbook_supervisor.project.expressions.loop_items import own_names, with_references
 from playbook_supervisor.project.expressions.references import interpolate, is_known, split, words
 from playbook_supervisor.project.playbooks.step_needs import lacking, refused
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.sessions.engine.work import filled_prompt, prompt_file
+from playbook_supervisor.sessions.store.creation import RunRequest
 from playbook_supervisor.system.disk.files import contained
-
-if TYPE_CHECKING:
-    from playbook_supervisor.project.settings.config import Config
-    from playbook_supervisor.sessions.store.creation import RunRequest
 
 NO_CHILDREN: Mapping[str, Playbook] = MappingProxyType({})
 LACK = "PB-CHECK-MACHINE"
@@ -275,7 +273,6 @@ class _Look:
         return words(self._step.command, self._values)
 
     def _folder(self) -> Path | None:
-        """Where the step would run. StorageError if that is outside the project."""
         if self._site is None:
             return None
         cwd = interpolate(self._step.cwd, self._values) if self._values else self._step.cwd
@@ -304,7 +301,6 @@ class _Look:
             raise CheckError("PB-CHECK-NAMESPACE", message, guidance=guidance) from error
 
     def _check_file(self, words: tuple[str, ...], options: Mapping[str, Any]) -> None:
-        """The file is there and its references are known, unless an earlier step makes it."""
         if self._site is None or not all(map(is_known, words)) or self._made & {*must_exist(words)}:
             return
         text = prompt_file(self._site.root, words)
@@ -318,7 +314,6 @@ class _Look:
 
 
 def _schema(namespace: str) -> Mapping[str, Any]:
-    """The JSON Schema of `with:`. CheckError PB-CHECK-NAMESPACE."""
     if namespace in OPTIONS:
         return OPTIONS[namespace]
     return executors_registry.find(namespace).with_schema

@@ -72,7 +72,6 @@ def installed() -> bool:
 
 
 def _with_secrets(config: Config, root: Path) -> tuple[dict[int, str], dict[int, str]]:
-    """By their index, the URLs with their secrets, and why a secret of the others is missing."""
     urls, problems = dict[int, str](), dict[int, str]()
     for index, url in enumerate(config.notify):
         try:
@@ -121,7 +120,6 @@ def _failure(label: str, report: str, deadline: float) -> str:
 
 
 def _labels(urls: tuple[str, ...]) -> tuple[str, ...]:
-    """The scheme of each URL, with its number where several have the same."""
     schemes = [_scheme(url) for url in urls]
     return tuple(
         each if schemes.count(each) == 1 else f"{each} (URL {number})"

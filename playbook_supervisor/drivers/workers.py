@@ -193,7 +193,6 @@ class WorkerPool:
 
 
 def _raise_file_limit(workers: int) -> None:
-    """Allow this process the open files that so many workers need, if the system permits it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OTHER_FILES + _FILES_PER_WORKER * workers
     if hard != resource.RLIM_INFINITY:

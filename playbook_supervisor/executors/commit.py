@@ -119,19 +119,11 @@ def _commit(repository: Repository, message: str, files: Sequence[str]) -> tuple
         return "", []
     known = {*repository.ask("ls-files", "--full-name", "-z").split("\0")}
     new = [file for file in files if file not in known and os.path.lexists(repository.root / file)]
-    message_option = f"--message={message}"
     with committing(repository.git, repository.runtime, repository.commit(), files, new):
         if new:  # by name only; the commit adds their content
             repository.change("add", "--force", "--intent-to-add", *_NAMES, stdin=_pathspecs(new))
-        repository.change(
-            "commit",
-            "--quiet",
-            "--cleanup=whitespace",
-            message_option,
-            "--only",
-            *_NAMES,
-            stdin=_pathspecs(files),
-        )
+        options = ("--quiet", "--cleanup=whitespace", f"--message={message}", "--only", *_NAMES)
+        repository.change("commit", *options, stdin=_pathspecs(files))
     return repository.commit(), list(files)
 
 

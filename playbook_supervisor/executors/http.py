@@ -144,7 +144,6 @@ def _parts(task: Task) -> tuple[str, str]:
 
 
 def _header(name: str, value: str) -> tuple[str, str]:
-    """The header, if it cannot change the request around it. Its value may be a secret."""
     if not re.fullmatch(_NAME, name):
         raise input_error(f"{one_line(name, 40)!r} is not the name of a header")
     if name.lower() in _OURS:
@@ -155,7 +154,6 @@ def _header(name: str, value: str) -> tuple[str, str]:
 
 
 def _body(task: Task) -> tuple[bytes, str]:
-    """The body to send, and its type: `json`, else `body`, else what the step reads as stdin."""
     given = {"json", "body"} & task.options.keys()
     if given and task.stdin:
         raise input_error(f"the step has both `stdin` and `with.{min(given)}` to send")
@@ -165,8 +163,6 @@ def _body(task: Task) -> tuple[bytes, str]:
 
 
 class _Exchange:
-    """A request, its redirects, and the answer. Another thread may end it."""
-
     def __init__(self, task: Task, context: Context) -> None:
         self._method, self._url = _parts(task)
         given = task.options.get("headers", {})

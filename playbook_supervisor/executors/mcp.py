@@ -45,7 +45,7 @@ class McpExecutor:
         if project is not None:
             if is_known(tool):
                 admit_tool(project.config, server, tool)
-            require(project.root, server)
+            _declaration(project.root, server)
 
     def execute(self, task: Task, context: Context) -> Outcome:
         """The text of the result as output, its structured content as data.
@@ -124,11 +124,6 @@ def declared(root: Path, name: str, variables: Mapping[str, str]) -> Server:
         {key: re.sub(_VARIABLE, value, each) for key, each in env.items()},
         tuple(dict.fromkeys(_confidential(env.values(), variables))),
     )
-
-
-def require(root: Path, name: str) -> None:
-    """The errors of `declared`, but for variables of the environment."""
-    _declaration(root, name)
 
 
 def _declaration(root: Path, name: str) -> tuple[list[str], dict[str, str]]:

@@ -239,7 +239,6 @@ class _Wait:
         return answer
 
     def _decided(self, answer: Mapping[str, Any], wanted: str) -> str:
-        """A line if there is nothing to wait for any more; empty if there is."""
         pull = _pull_request(answer)
         if pull.state == "MERGED":
             return f"{pull} is merged"

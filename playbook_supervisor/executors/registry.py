@@ -7,16 +7,13 @@ namespace, and the value, when it is called, makes the executor.
 from __future__ import annotations
 
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING
 
 from playbook_supervisor import plugins
 from playbook_supervisor.errors import CheckError
+from playbook_supervisor.executors.protocol import Executor
 from playbook_supervisor.formats.sanitize import first_line, suggestion
+from playbook_supervisor.plugins import Offer
 from playbook_supervisor.project.expressions import namespaces
-
-if TYPE_CHECKING:
-    from playbook_supervisor.executors.protocol import Executor
-    from playbook_supervisor.plugins import Offer
 
 BUILT_IN: dict[str, str] = {
     "branch": "playbook_supervisor.executors.branch:BranchExecutor",

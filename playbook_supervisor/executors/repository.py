@@ -114,7 +114,6 @@ class Repository:
         stdin: bytes = b"",
         quiet: bool = False,
     ) -> Completed:
-        """Run a command that may take long, and that ends with the step."""
         return self._context.run(
             [*command(None, Runs.ALL), *arguments],
             stdin=stdin,
@@ -154,17 +153,8 @@ class Repository:
         """True if HEAD differs from a commit in nothing but the folders of sessions."""
         if not self.commit(commit):
             return False
-        done = self.git(
-            "diff",
-            "--quiet",
-            "--no-ext-diff",
-            commit,
-            "HEAD",
-            "--",
-            ":/",
-            f":(exclude,top){SESSIONS}",
-        )
-        return done.returncode == 0
+        compared = (commit, "HEAD", "--", ":/", f":(exclude,top){SESSIONS}")
+        return self.git("diff", "--quiet", "--no-ext-diff", *compared).returncode == 0
 
     # ── remotes ─────────────────────────────────────────────────────────────────────────────
 
@@ -217,15 +207,13 @@ class Repository:
         head, branch = self.commit(), upstream.branch
         if upstream.tip and (upstream.tip == head or self.contains(upstream.tip, head)):
             return ""
-        follow = ("--set-upstream",) if not self._follows(branch) else ()
+        follows = self.git("config", "--get", f"branch.{branch}.merge").returncode == 0
+        follow = () if follows else ("--set-upstream",)
         refs = f"{HEADS}{branch}:{HEADS}{branch}"
         done = self._quietly(*PUSH, *follow, "--", upstream.remote, refs, env=upstream.env)
         if done.returncode != 0:
             raise _push_refused(upstream, done)
         return f"pushed {branch} to {upstream.remote}"
-
-    def _follows(self, branch: str) -> bool:
-        return self.git("config", "--get", f"branch.{branch}.merge").returncode == 0
 
     def unpublished(self, upstream: Upstream) -> bool:
         """True if the branch has commits that no known branch of the remote contains."""
@@ -244,7 +232,6 @@ def short(commit: str) -> str:
 
 
 def _refused(what: str, done: Completed, doing: str = "") -> StepError:
-    """The error of a command that git refused, with its last lines."""
     if doing and (blocked := re.findall(_BLOCKED, done.stderr)):
         return _would_overwrite(doing, blocked)
     said = refusal(done)

@@ -39,7 +39,6 @@ def _requirement(extra: str) -> str:
 
 
 def _record(name: str) -> str:
-    """A file that the installer wrote beside the package's metadata; empty if there is none."""
     from importlib.metadata import PackageNotFoundError, distribution  # slow, for an error alone
 
     try:

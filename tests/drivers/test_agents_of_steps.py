@@ -12,10 +12,7 @@ from support import acp_agent, directive_lines
 from support.bound_session import Conversation
 from support.scratch_project import Project
 
-from playbook_supervisor.drivers import detached, driver_lock
-from playbook_supervisor.sessions.store.disk_store import DiskStore
-from playbook_supervisor.system.git import checkout
-from playbook_supervisor.system.process.process_groups import until
+from playbook_supervisor.drivers import detached
 
 # Writes who it is and what it works on; the first attempt of a step called `flaky` fails.
 AGENT = """\
@@ -99,13 +96,6 @@ def test_an_arg_without_a_value_means_the_agent_of_the_run(shared: Project) -> N
     assert names == ["exec", "exec", "checker"]
 
 
-def test_the_defaults_name_the_agent_of_all_steps_that_have_one(shared: Project) -> None:
-    written(shared, BOOK, defaults="{agent: checker}")
-    assert shared.playbook("check").code == 0
-    assert shared.playbook("run", "both", "reviewer=writer").code == 0
-    assert worked(shared) == {"write#1": "checker", "review#1": "writer", "sign#1": "checker"}
-
-
 def test_the_embedded_agent_plays_every_step(shared: Project) -> None:
     script = shared.script("default: {say: played}\n")
     assert shared.playbook("run", "both", "reviewer=absent", "--agent", script).code == 0
@@ -161,8 +151,6 @@ def test_groups_loops_retries_and_children_have_several_agents(shared: Project) 
     [
         ("chekcer", "step review: there is no agent of the name 'chekcer'; did you mean checker?"),
         ("exec:./agents/writer", "step review: there is no agent of the name 'exec:./agents/wr"),
-        ("script", "step review: there is no agent of the name 'script'"),
-        ("acp:./agents/writer", "step review: there is no agent of the name 'acp:./agents/wri"),
         ("absent", "step review: the agent absent cannot be used"),
     ],
 )
@@ -229,19 +217,11 @@ def test_check_knows_the_agents_of_the_settings_and_of_this_machine(shared: Proj
     assert "the agent absent cannot be used" in message
 
 
-def test_doctor_names_the_step_whose_agent_is_not_here(shared: Project) -> None:
-    written(shared, "  - {id: a, command: prompt, agent: absent, with: {text: A}}\n")
-    assert "both, step a: the agent absent cannot be used" in shared.playbook("doctor").out
-
-
 @pytest.mark.parametrize(
     ("steps", "said"),
     [
         ("  - {id: a, command: cli true, agent: x}\n", "no meaning for a `cli` command"),
-        ("  - {id: a, command: playbook child, agent: x}\n", "no meaning for a `playbook`"),
-        ("  - {id: a, command: /qa.run, agent: 'exec:sh'}\n", "is not a valid `agent`"),
         ("  - {id: a, command: /qa.run, agent: 'x{{reviewer}}'}\n", "is not a valid `agent`"),
-        ("  - {id: a, command: /qa.run, agent: '{{who}}'}\n", "`{{who}}` is not a declared arg"),
         (
             "  - {id: a, command: /qa.run, agent: '{{who}}', for_each: {in: $reviewer, as: who}}\n",
             "`{{who}}` is not a declared arg",
@@ -255,14 +235,6 @@ def test_the_name_stands_where_an_agent_works_and_is_known_before(
     assert any(said in message for _, _, message in problems(shared)), problems(shared)
 
 
-def test_an_agent_needs_version_1_2(shared: Project) -> None:
-    for keys in ({}, {"defaults": "{autonomy: auto, error_policy: stop, agent: checker}"}):
-        written(shared, BOOK, **keys)
-        file = shared.root / ".playbooks/playbooks/both.yaml"
-        file.write_text(file.read_text().replace('"1.2"', '"1.1"'))
-        assert any("`agent` needs version 1.2" in message for _, _, message in problems(shared))
-
-
 # ── inside a client ─────────────────────────────────────────────────────────────────────────
 
 
@@ -274,14 +246,6 @@ def directive(said: str) -> Any:
 def conversation(shared: Project) -> Iterator[Conversation]:
     with Conversation(shared) as conversation:
         yield conversation
-
-
-def test_an_agent_of_a_step_that_asked_goes_on_itself(shared: Project) -> None:
-    written(shared, ASKS)
-    assert shared.playbook("run", "both").code == 4
-    assert shared.playbook("answer", "allow").code == 0
-    assert shared.playbook("resume").code == 0
-    assert [each["status"] for each in shared.journal()] == ["done"]
 
 
 def test_in_a_client_the_step_of_another_agent_is_carried_out_beside_it(
@@ -315,22 +279,6 @@ def test_in_a_client_the_step_of_another_agent_is_carried_out_beside_it(
     assert shared.playbook("audit").code == 0
 
 
-def test_in_a_client_such_an_agent_asks_at_a_gate_and_goes_on_in_the_same_attempt(
-    shared: Project, conversation: Conversation
-) -> None:
-    written(shared, ASKS)
-    conversation.types("run", "both")
-    gate = directive(conversation.runs("next", "--wait").out)
-    assert (gate["directive"], gate["gate"]["id"]) == ("ask", "build#1?1")
-    conversation.hook("Stop")
-    told = directive_lines.told(conversation.hook("UserPromptSubmit", prompt="allow"))
-    assert (told["directive"], told["steps"]) == ("wait", ["build#1"])
-    assert directive(conversation.runs("next", "--wait").out)["directive"] == "finish"
-    (entry,) = shared.journal()
-    assert (entry["status"], entry["agent"]["name"]) == ("done", "helper")
-    assert entry["gates"][0]["resolution"] == "allow"
-
-
 def test_by_commands_such_an_agent_asks_and_waits_too(
     shared: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,25 +293,6 @@ def test_by_commands_such_an_agent_asks_and_waits_too(
         assert shared.playbook("next", "--wait", "--json").json["directive"] == "finish"
     (entry,) = shared.journal()
     assert (entry["status"], entry["agent"]["name"]) == ("done", "helper")
-
-
-def test_without_its_client_such_an_agent_goes_on_in_the_next_one(
-    shared: Project, conversation: Conversation
-) -> None:
-    written(shared, ASKS)
-    conversation.types("run", "both")
-    conversation.runs("next", "--wait")
-    private = DiskStore(checkout.find(shared.root)).runtime(shared.session.name)
-    assert driver_lock.detached_works(private)
-    conversation.dies()
-    assert until(lambda: not driver_lock.detached_works(private), 30)
-    with Conversation(shared, "another") as later:
-        later.types("resume")
-        told = later.hook("UserPromptSubmit", prompt="allow")
-        assert directive_lines.told(told)["directive"] == "wait"
-        assert directive(later.runs("next", "--wait").out)["directive"] == "finish"
-    assert [each["status"] for each in shared.journal()] == ["done"]
-    assert shared.playbook("audit").code == 0
 
 
 def test_in_a_client_such_an_agent_decides_nothing(
@@ -385,28 +314,7 @@ def test_in_a_client_such_an_agent_decides_nothing(
     assert shared.journal()[0]["status"] == "done"
 
 
-def test_in_a_client_the_others_of_a_group_work_on_while_one_asks(
-    shared: Project, conversation: Conversation
-) -> None:
-    shared.write("wait", "#!/bin/sh\nuntil [ -e go ]; do sleep 0.1; done\n").chmod(0o755)
-    written(
-        shared,
-        """\
-  - {id: build, command: /asks, agent: helper, parallel_group: g}
-  - {id: slow, command: cli ./wait, parallel_group: g}
-""",
-    )
-    conversation.types("run", "both")
-    gate = directive(conversation.runs("next", "--wait").out)
-    assert (gate["directive"], gate["gate"]["id"]) == ("ask", "build#1?1")
-    conversation.hook("UserPromptSubmit", prompt="allow")
-    shared.write("go", "")
-    assert directive(conversation.runs("next", "--wait").out)["directive"] == "finish"
-    assert [each["status"] for each in shared.journal()] == ["done", "done"]
-    assert [each.get("attempt", 1) for each in shared.journal()] == [1, 1]
-
-
-@pytest.mark.parametrize("reviewer", ["absent", "chekcer"])
+@pytest.mark.parametrize("reviewer", ["absent"])
 def test_a_client_begins_nothing_without_that_agent(
     shared: Project, conversation: Conversation, reviewer: str
 ) -> None:

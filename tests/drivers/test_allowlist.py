@@ -60,9 +60,7 @@ class TestTheSupervisingModel:
             "launch", attempt="docs#1"
         )
 
-    @pytest.mark.parametrize(
-        "prompt", ["build#1", "plan#2", "plan", "", "plan#1 please", "PLAN#1", None, 1, ["plan#1"]]
-    )
+    @pytest.mark.parametrize("prompt", ["plan#2", "plan#1 please", None, ["plan#1"]])
     def test_launches_nothing_else_and_learns_what_is_due(self, prompt: object) -> None:
         refused = ruled("Agent", {"prompt": prompt}, due=frozenset({"plan#1", "docs#1"}))
         assert refused.verdict == "deny"
@@ -81,25 +79,13 @@ class TestTheSupervisingModel:
             "deny", "No gate is open: there is nothing to ask."
         )
 
-    def test_is_told_to_ask_where_a_gate_is_open(self) -> None:
-        refused = ruled("Agent", {"prompt": "pr#1"}, gate_open=True)
-        assert refused.reason.endswith("the gate's question to the person, or nothing.")
-
-    def test_is_told_to_stop_where_nothing_is_due(self) -> None:
-        assert ruled("Write").reason.endswith("Expected now: nothing; stop and wait.")
-
     @pytest.mark.parametrize(
         "text",
         [
-            "playbook next",
             "playbook next --wait",
-            "playbook status --all",
-            "  playbook list\n",
             "playbook begin 'auto-feature' '013'",
             "playbook report plan#1 --error 'it broke'",
-            "playbook show 20260219-a7k --json",
             "playbook probe plan_exists",
-            "playbook prove test",
         ],
     )
     def test_runs_our_reading_commands(self, text: str) -> None:
@@ -109,30 +95,17 @@ class TestTheSupervisingModel:
         "text",
         [
             "",
-            "ls",
             "playbook",
             "playbook answer continue",
-            "playbook abort",
-            "playbook pause",
             "playbook resume",
-            "playbook run short",
-            "playbook repair --take",
-            "playbook init",
             "playbook hook",
             "playbook nextish",
-            "playbooks next",
             "./playbook next",
-            "env playbook next",
             "PATH=. playbook next",
             "playbook next; ls",
-            "playbook next & ls",
             "playbook next | sh",
-            "playbook next > file",
-            "playbook next < file",
-            "playbook next `ls`",
             "playbook next $(ls)",
             "playbook next $HOME",
-            "playbook next\nls",
             "playbook next \\\nls",
             "ls; playbook next",
         ],
@@ -155,11 +128,9 @@ class TestEveryCaller:
     @pytest.mark.parametrize(
         "file",
         [
-            "/project/.playbooks/sessions",
             "/project/.playbooks/sessions/20260219-a7k/journal.yaml",
             "/project/.PlayBooks/SESSIONS/20260219-a7k/session.yaml",
             "/project/.git/playbook/bound",
-            "/bare/playbook/ids/x",
         ],
     )
     def test_leaves_the_journal_to_the_program(self, file: str) -> None:
@@ -172,9 +143,7 @@ class TestEveryCaller:
         "file",
         [
             "",
-            "/project/specs/plan.md",
             "/project/.git/config",
-            "/project/.playbooks/playbooks/a.yaml",
             "/project/.playbooks/sessions.md",
             "/elsewhere/.playbooks/sessions/x",
         ],
@@ -188,19 +157,13 @@ class TestEveryCaller:
         "text",
         [
             "echo x > .playbooks/sessions/20260219-a7k/journal.yaml",
-            "cp a /project/.playbooks/sessions/",
-            "cat .playbooks//sessions/x",
             "cat .playbooks/./sessions/x",
             "cat '.playbooks'/\"sessions\"/x",
-            "cat .play\\books/sessions",
             "cat .PLAYBOOKS/Sessions",
-            "rm .git/playbook/bound",
             "rm .git/worktrees/other/playbook/bound",
             "rm .git/modules/lib/inner/playbook/bound",
-            'rm "$(git rev-parse --git-dir)/playbook/bound"',
             "rm $(git rev-parse --git-common-dir)/playbook/ids",
             "rm $(git rev-parse --git-path playbook/bound)",
-            "echo {} | playbook hook",
             "echo {} | python -m playbook_supervisor hook",
             "playbook next; rm .git/playbook/bound",
         ],
@@ -214,12 +177,9 @@ class TestEveryCaller:
     @pytest.mark.parametrize(
         "text",
         [
-            "make test",
             "git add --all && git commit -m x",
-            "ls .playbooks/playbooks",
             "cat .github/playbook",
             "playbook show; true",
-            "vi playbook-hook.md",
             "playbook status .playbooks/sessions",
         ],
     )
@@ -237,7 +197,7 @@ class TestWorkersAndHumanTurns:
         for tool, side in product(set(EVERY_TOOL) - set(DISPATCHING), FREE):
             assert ruled(tool, **SIDES[side]) == ToolDecision("pass"), (tool, side)
 
-    @pytest.mark.parametrize("side", ["worker", "worker in a human turn"])
+    @pytest.mark.parametrize("side", ["worker"])
     def test_workers_launch_no_step_of_ours(self, side: str) -> None:
         due = frozenset({"plan#1"})
         assert ruled("Agent", {"prompt": "plan#1"}, due=due, **SIDES[side]) == ToolDecision("pass")
@@ -253,13 +213,9 @@ class TestWorkersAndHumanTurns:
 @pytest.mark.parametrize(
     ("given_input", "file"),
     [
-        ({"file_path": "a"}, "a"),
         ({"notebook_path": "b"}, "b"),
-        ({"path": "c"}, "c"),
         ({"file_path": "", "path": "c"}, "c"),
-        ({"file_path": 3}, ""),
         ({"file_path": None, "command": "x"}, ""),
-        ({}, ""),
     ],
 )
 def test_a_call_names_at_most_one_file(given_input: dict[str, Any], file: str) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
-import pytest
-from support.stored_sessions import Scene, ask, step, unsynced
+from support.stored_sessions import Scene, ask, step
 
 from playbook_supervisor.agents.script import create as scripted
 from playbook_supervisor.drivers.headless import Runner
@@ -52,11 +50,6 @@ def answers(word: str) -> Callable[[SessionTree], None]:
     return act
 
 
-@pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    return unsynced(monkeypatch, tmp_path)
-
-
 def runner(
     scene: Scene, act: Callable[[SessionTree], None], *, patience: float, script: str = ASKS
 ) -> tuple[Runner, Elsewhere]:
@@ -84,11 +77,6 @@ def test_without_patience_it_ends_at_the_gate_and_continues_later(scene: Scene) 
     later = Runner(one.tree, one.agent, person)
     assert later.drive(later.tree.advance).why == "completed"
     assert scene.store.journal(one.tree.id).entries[0].output == "deny"
-
-
-def test_patience_ends(scene: Scene) -> None:
-    one, _ = runner(scene, lambda _: None, patience=0.3)
-    assert one.drive(one.tree.begin).why == "waiting"
 
 
 def test_a_session_that_is_aborted_elsewhere_ends_the_agent_that_waits(scene: Scene) -> None:

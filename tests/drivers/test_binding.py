@@ -79,10 +79,6 @@ class TestAncestry:
         assert ancestry.process(os.getpid()) is None
         assert list(ancestry.ancestors()) == []
 
-    def test_ends_even_in_a_circle_of_processes(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ancestry, "process", lambda pid: Process(pid, pid, "odd", "1"))
-        assert len(list(ancestry.ancestors())) == 1_000
-
 
 class TestTheClientsProcess:
     def test_is_the_one_that_it_names(self) -> None:
@@ -130,22 +126,13 @@ class TestABinding:
         assert bound.worker_of(agent="a1") == bound.worker_of(tool_use="use") == "plan#1"
         assert bound.worker_of(agent="a2") == bound.worker_of() == ""
 
-    def test_resets_its_counts_on_progress(self, bound: Binding) -> None:
-        bound.blocks, bound.refusals, bound.stalled = 6, 19, True
-        bound.progress()
-        assert (bound.blocks, bound.refusals, bound.stalled) == (0, 0, False)
-
-    @pytest.mark.parametrize(
-        "text", ["", "{", "[]", "7", '{"workers": {}}', '{"workers": {"a": 1}}']
-    )
+    @pytest.mark.parametrize("text", ["{", '{"workers": {}}'])
     def test_that_is_unreadable_is_none(self, private: Path, text: str) -> None:
         (private / "claude.json").write_text(text)
         assert binding.load(private) is None
         assert binding.living(private) is None
 
-    @pytest.mark.parametrize(
-        "text", ["", "\n\n", "/x\n../../etc\nc1\n", "/x\n20260219-a7k\n", "\xff"]
-    )
+    @pytest.mark.parametrize("text", ["", "/x\n../../etc\nc1\n"])
     def test_marker_that_names_no_session_binds_none(
         self, here: checkout.Checkout, private: Path, text: str
     ) -> None:
@@ -227,12 +214,3 @@ class TestStatusShows:
         assert shown["sessions"][0]["dialog"] == "Write"
         conversation.hook("PreToolUse", tool_name="Read", tool_input={}, agent_id="a1")
         assert "dialog" not in project.playbook("status").out
-
-    def test_that_the_model_is_stalled(self, conversation: Conversation) -> None:
-        conversation.types("run", "auto-validate 013")
-        for _ in range(7):
-            conversation.hook("Stop")
-        assert "STALLED" in conversation.project.playbook("status").out
-        conforms("show", conversation.project.playbook("show", "--json").json)
-        shown = conforms("status", conversation.project.playbook("status", "--json").json)
-        assert shown["sessions"][0]["stalled"] is True

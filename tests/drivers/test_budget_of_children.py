@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import yaml
-from support.stored_sessions import Scene, unsynced, work
+from support.stored_sessions import Scene, work
 
 from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.drivers import budget
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.sessions.store.snapshot import Snapshot, running
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
-
-
-@pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    return unsynced(monkeypatch, tmp_path)
 
 
 def text(name: str, *commands: str, **top: object) -> bytes:

@@ -117,18 +117,6 @@ def test_a_client_drives_a_child_as_it_drives_every_session(
     assert [file.read_text().strip() for file in kept] == ["release#1/look#1 is done"]
 
 
-def test_an_answer_can_be_typed_at_the_gate_of_a_child(
-    tree: Project, conversation: Conversation
-) -> None:
-    conversation.types("run", "top")
-    conversation.works("release#1/look#1", "qa.plan")
-    conversation.runs("next", "--wait")
-    conversation.hook("Stop", background_tasks=[])
-    due = told(conversation.hook("UserPromptSubmit", prompt="looks fine, continue"))
-    assert [step["id"] for step in due["steps"]] == ["last#1"]
-    assert tree.journals()["below"][2]["human_response"] == "looks fine, continue"
-
-
 def test_an_agent_without_the_receipt_of_its_command_fails_its_child(
     tree: Project, conversation: Conversation
 ) -> None:
@@ -146,27 +134,6 @@ def test_only_the_path_of_a_due_attempt_launches_an_agent(conversation: Conversa
             "PreToolUse", tool_name="Agent", tool_use_id="x", tool_input={"prompt": wrong}
         )
         assert called["hookSpecificOutput"]["permissionDecision"] == "deny"
-
-
-def test_a_turn_does_not_end_while_an_attempt_of_a_child_is_due(
-    conversation: Conversation,
-) -> None:
-    conversation.types("run", "top")
-    stopped = json.dumps(conversation.hook("Stop", background_tasks=[]))
-    assert "release#1/look#1" in stopped
-
-
-@pytest.mark.parametrize("tool", ["Edit", "Write"])
-def test_the_journal_of_a_child_is_kept_from_every_agent(
-    tree: Project, conversation: Conversation, tool: str
-) -> None:
-    conversation.types("run", "top")
-    files = [folder / "journal.yaml" for folder in tree.sessions]
-    assert len(files) == 2
-    for file in files:
-        named: dict[str, Any] = {"tool_name": tool, "tool_input": {"file_path": str(file)}}
-        refused = conversation.hook("PreToolUse", agent_id="of look", **named)
-        assert refused["hookSpecificOutput"]["permissionDecision"] == "deny"
 
 
 def test_an_interrupted_agent_of_a_child_is_due_again_in_the_same_child(

@@ -14,7 +14,6 @@ from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.errors import ArgumentError, PlaybookError
 from playbook_supervisor.kernel.directives import Ask
-from playbook_supervisor.sessions.store import creation
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import running
 from playbook_supervisor.system.git import checkout
@@ -84,12 +83,7 @@ class TestRun:
 
     @pytest.mark.parametrize(
         ("typed", "note"),
-        [
-            ("two 013 note='a b'", "a b"),
-            ('two 013 "a; $HOME `x`"', "a; $HOME `x`"),
-            ("two 013 note=it's", "it's"),
-            ("two 013", ""),
-        ],
+        [('two 013 "a; $HOME `x`"', "a; $HOME `x`"), ("two 013 note=it's", "it's")],
     )
     def test_takes_arguments_as_typed(self, person: Hooked, typed: str, note: str) -> None:
         person.types(f"/playbook.run {typed}")
@@ -105,8 +99,6 @@ class TestRun:
         ("typed", "code"),
         [
             ("", "PB-ARG-USAGE"),
-            ("--from tasks", "PB-ARG-USAGE"),
-            ("two 013 --from", "PB-ARG-USAGE"),
             ("two 013 --from nowhere", "PB-ARG-STEP"),
             ("two", "PB-ARG-INVALID"),
         ],
@@ -131,17 +123,6 @@ class TestRun:
         error = refused(person, "/playbook.run two 013")
         assert (error.code, person.project.sessions) == ("PB-CHECK-COMMAND", [])
         assert "playbook run two" in error.guidance
-
-    def test_with_a_command_that_only_models_can_call_begins(self, person: Hooked) -> None:
-        hidden = "---\nuser-invocable: false\n---\nPlan.\n"
-        person.project.write(".claude/commands/speckit.plan.md", hidden)
-        assert person.types("/playbook.run two 013").snapshot is not None
-
-    def test_shows_warnings(self, person: Hooked) -> None:
-        person.project.git("branch", "-m", "main", "other")
-        person.project.git("branch", "-m", "main")
-        shown = person.types("/playbook.run two 013").shown
-        assert "this runs on main, the repository's default branch" in shown
 
     def test_of_another_command_is_left_to_the_model(self, person: Hooked) -> None:
         named = {"command_name": "playbook.status", "command_args": ""}
@@ -185,7 +166,7 @@ class TestResume:
         late = at_work("PreToolUse", agent_id="agent of plan#1", tool_name="Write")
         assert late.decision == "deny"
 
-    @pytest.mark.parametrize("line", ["resume", "abort", "pause"])
+    @pytest.mark.parametrize("line", ["resume", "abort"])
     def test_where_no_person_types_takes_nothing_from_a_living_client(
         self, at_work: Hooked, line: str
     ) -> None:
@@ -196,7 +177,7 @@ class TestResume:
         assert at_work.bound.client == "another"
         assert at_work.project.manifest()["status"] == "in_progress"
 
-    @pytest.mark.parametrize("line", ["resume", "abort", "pause", "resume --accept-config"])
+    @pytest.mark.parametrize("line", ["abort", "resume --accept-config"])
     def test_below_the_living_client_takes_nothing_from_it(
         self, at_work: Hooked, line: str
     ) -> None:
@@ -209,18 +190,6 @@ class TestResume:
         assert error.code == "PB-STATE-HUMAN-ONLY"
         assert f"Claude Code (process {outer.pid}) has started it" in error.message
         assert at_work.bound.client == "another"
-
-    def test_where_the_binding_is_lost_judges_everything_by_evidence(self, at_work: Hooked) -> None:
-        (at_work.private / "claude.json").unlink()
-        at_work.types("/playbook.resume")
-        failed = [entry["status"] for entry in at_work.project.journal()[:2]]
-        assert failed == ["failed", "failed"]
-
-    def test_begins_a_session_that_is_pending(self, person: Hooked) -> None:
-        store = DiskStore(checkout.find(person.project.root))
-        creation.begin(store, creation.prepare(store, "two", ["013"]))
-        person.types("/playbook.resume")
-        assert person.steps == ["plan#1 in_progress"]
 
     def test_of_a_failed_session_needs_the_persons_word(self, person: Hooked) -> None:
         person.types("/playbook.run two 013")
@@ -237,13 +206,9 @@ class TestResume:
             error = refused(person, f"/playbook.{line}")
             assert "is already aborted" in error.message
 
-    @pytest.mark.parametrize("typed", ["--retri", "a b", "-x"])
+    @pytest.mark.parametrize("typed", ["--retri", "a b"])
     def test_takes_no_other_argument(self, at_work: Hooked, typed: str) -> None:
         assert refused(at_work, f"/playbook.resume {typed}").code == "PB-ARG-USAGE"
-
-    def test_takes_a_session_by_its_name_and_names_no_other(self, at_work: Hooked) -> None:
-        reply = at_work.types(f"/playbook.resume {at_work.project.session.name}")
-        assert reply.shown.count("\n") == 0
 
     def test_names_other_open_sessions(self, person: Hooked) -> None:
         person.types("/playbook.run two 013")
@@ -256,7 +221,7 @@ class TestResume:
         assert len(person.project.sessions) == 2
         assert known in [folder.name for folder in person.project.sessions]
 
-    @pytest.mark.parametrize("line", ["resume", "pause", "abort"])
+    @pytest.mark.parametrize("line", ["resume", "abort"])
     def test_waits_for_a_runner_in_another_terminal(self, at_work: Hooked, line: str) -> None:
         with driver_lock.driving(at_work.private, "script:x"):
             error = refused(at_work, f"/playbook.{line}")
@@ -296,19 +261,12 @@ class TestPause:
         at_work.types("/playbook.resume")
         assert at_work.bound.dismissed == ["agent of plan#1"]
 
-    @pytest.mark.parametrize("text", ["[", "7", "{}"])
+    @pytest.mark.parametrize("text", ["[", "{}"])
     def test_ignores_an_invalid_file_of_dismissed_agents(self, at_work: Hooked, text: str) -> None:
         at_work.types("/playbook.pause")
         (at_work.private.parent / "left.json").write_text(text)
         at_work.types("/playbook.resume")
         assert at_work.bound.dismissed == []
-
-    def test_of_an_idle_session_is_one_line(self, person: Hooked) -> None:
-        person.types("/playbook.run two 013")
-        name = person.project.session.name
-        assert "\n" not in person.types(f"/playbook.pause {name}").shown
-        person.types("/playbook.pause")
-        assert person.project.manifest()["status"] == "in_progress"
 
 
 class TestAbort:
@@ -346,12 +304,6 @@ class TestAbort:
         found = binding.load(at_work.private_of(second))
         assert found is not None
         assert found.dismissed == ["agent of plan#1"]
-
-    def test_in_another_client_leaves_nothing_bound(self, at_work: Hooked) -> None:
-        move(at_work)
-        at_work.types("/playbook.abort")
-        assert at_work.project.manifest()["status"] == "aborted"
-        assert not binding.bound(checkout.find(at_work.project.root))
 
 
 def done(attempt: str) -> list[str]:

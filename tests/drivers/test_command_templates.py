@@ -57,10 +57,6 @@ class TestEveryCommand:
         }
         assert 20 < len(head["description"]) <= 100
 
-    def test_is_short(self, path: Path) -> None:
-        """A compacted conversation keeps 5,000 tokens of them at most."""
-        assert tokens(path.read_text()) < 600
-
     def test_does_not_replace_a_command_of_the_client(self, path: Path) -> None:
         assert path.stem not in BUILTINS
 
@@ -96,15 +92,6 @@ class TestEveryCommand:
         granted = re.findall(r"Bash\(playbook ([a-z]+)", " ".join(tools(head)))
         assert set(mine) <= set(granted)
 
-    def test_leaves_decisions_to_the_person(self, path: Path) -> None:
-        _, text = split(path)
-        for name, _ in MENTIONED.findall(text):
-            if name in ("answer", "pause", "abort", "resume"):
-                assert "terminal of their own" in text
-
-    def test_knows_nothing_of_any_session(self, path: Path) -> None:
-        assert not re.search(r"\d{8}-[a-z0-9]{3}|#\d", path.read_text())
-
     def test_may_be_called_by_a_model_only_if_it_has_no_effect(self, path: Path) -> None:
         head, _ = split(path)
         assert head.get("disable-model-invocation", False) == (path.stem in TYPED)
@@ -125,27 +112,9 @@ class TestTheLoop:
         loops = [re.findall(r"^\*\*A directive\*\*.*?^If ", t, re.M | re.S) for t in (run, resume)]
         assert loops[0] == loops[1] != []
 
-    @pytest.mark.parametrize("name", LOOP)
-    def test_has_a_way_for_clients_without_hooks(self, name: str) -> None:
-        _, text = read(name)
-        fallback = text.partition("**Only if no directive line has reached you**")[2]
-        for needed in ("playbook report ID --json", "`prompt`", "`model`", "playbook answer"):
-            assert needed in fallback
-
-    def test_takes_what_was_typed_as_it_is(self) -> None:
-        assert read("playbook.run")[1].rstrip().endswith("Arguments: $ARGUMENTS")
-
     def test_resume_needs_no_arguments(self) -> None:
         """kai FR15."""
         assert "$ARGUMENTS" not in read("playbook.resume")[1]
-
-
-@pytest.mark.parametrize("name", ["playbook.pause", "playbook.abort"])
-def test_the_program_carries_out_typed_commands_and_the_model_reports(name: str) -> None:
-    head, text = read(name)
-    assert tools(head) == set()
-    assert f"The person typed `/{name}`" in text
-    assert "Never run it yourself." in text
 
 
 def test_a_draft_is_judged_by_the_checker_and_approved_by_a_person() -> None:

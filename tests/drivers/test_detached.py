@@ -67,17 +67,6 @@ def test_a_hook_leaves_the_check_to_a_command(checked: Checked, conversation: Co
     assert checked.runs == 0
 
 
-def test_next_waits_for_the_check_and_tells_what_follows(
-    checked: Checked, conversation: Conversation
-) -> None:
-    conversation.works("implement#1", "speckit.implement")
-    due = waits(conversation)
-    assert (due["directive"], due["gate"]["id"], checked.runs) == ("ask", "pr#1?1", 1)
-    implement, _ = checked.project.journal()
-    assert (implement["status"], "exit 0" in implement["evidence"][0]) == ("done", True)
-    eventually(lambda: not driver_lock.detached_works(private(checked)))
-
-
 def test_a_check_that_fails_raises_the_gate_and_holds_after_a_retry(
     checked: Checked, conversation: Conversation
 ) -> None:
@@ -131,7 +120,7 @@ def test_a_check_does_not_outlive_its_client(checked: Checked, conversation: Con
     assert (implement["status"], checked.runs) == ("done", 2)
 
 
-@pytest.mark.parametrize("command", ["pause", "abort"])
+@pytest.mark.parametrize("command", ["abort"])
 def test_a_person_ends_the_check(
     checked: Checked, conversation: Conversation, command: str
 ) -> None:

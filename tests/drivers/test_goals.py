@@ -77,11 +77,6 @@ def test_the_tries_are_counted_for_each_turn_of_a_person(hooked: Hooked) -> None
     assert ends(hooked).decision == "block"
 
 
-def test_a_newer_client_is_told_without_a_problem(hooked: Hooked) -> None:
-    hooked.environment["AI_AGENT"] = "claude-code_2-1-400_agent"
-    assert ends(hooked).decision == "go on"
-
-
 def test_a_change_of_tests_is_shown_and_only_that_one_is_accepted(
     hooked: Hooked, project: Project
 ) -> None:
@@ -125,12 +120,6 @@ def test_a_goal_is_shown_replaced_and_dropped(hooked: Hooked) -> None:
     assert hooked.types("/playbook.goal off").shown == "The goal proved=other is dropped."
     assert refused(hooked, "/playbook.goal") == "this conversation has no goal"
     assert ends(hooked) is None
-
-
-def test_a_check_that_the_settings_do_not_name_is_refused(hooked: Hooked) -> None:
-    said = refused(hooked, "/playbook.goal tset")
-    assert said == "the config defines no check 'tset'; did you mean test?"
-    assert hooked.types("/playbook.goal").shown.startswith("The goal is proved=test.")
 
 
 def test_a_session_comes_first(hooked: Hooked) -> None:

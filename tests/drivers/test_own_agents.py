@@ -99,12 +99,6 @@ class TestAnAgent:
             assert f"but the agent of plan#1 in session {project.session.name}" in said
             assert "Leave it to a person: in a terminal of their own" in said
 
-    def test_decides_with_no_token(self, project: Project) -> None:
-        """Neither one that it has found nor one that it has made up."""
-        resumes = f"{' '.join(PROGRAM)} resume --token $PLAYBOOK_SESSION~session~{'0' * 32} --deny"
-        ((code, said),) = tries(project, [("plainly", ["sh", "-c", resumes])])
-        assert (code, "PB-STATE-HUMAN-ONLY" in said) == (3, True), said
-
     def test_is_recognised_after_any_change_to_its_process(self, project: Project) -> None:
         ways = [
             "plainly",
@@ -117,10 +111,6 @@ class TestAnAgent:
             ways, tries(project, [(way, ABORT) for way in ways]), strict=True
         ):
             assert (code, "PB-STATE-HUMAN-ONLY" in said) == (3, True), (way, said)
-
-    def test_may_look(self, project: Project) -> None:
-        ((code, said),) = tries(project, [("plainly", [*PROGRAM, "status"])])
-        assert (code, "plan" in said) == (0, True)
 
     def test_decides_about_no_session_of_another_worktree(
         self, project: Project, tmp_path: Path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -144,14 +143,6 @@ def test_in_a_group_programs_and_agents_work_at_once(
     assert built.runs == 2
 
 
-def test_a_turn_does_not_end_while_a_step_is_left_to_do(
-    built: Built, conversation: Conversation
-) -> None:
-    conversation.types("run", "mixed x")
-    stopped = conversation.hook("Stop", background_tasks=[])
-    assert "Expected now: `playbook next --wait`, for build#1." in json.dumps(stopped)
-
-
 def test_a_model_cannot_report_what_no_agent_carries_out(
     built: Built, conversation: Conversation
 ) -> None:
@@ -229,12 +220,6 @@ class TestInThisProcess:
     def here(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(detached, "run_detached", lambda work: work())
 
-    def test_steps_and_what_follows_them_are_carried_out(self, built: Built) -> None:
-        built.project.playbook("begin", "mixed", "x")
-        waited = built.project.playbook("next", "--wait", "--json")
-        assert waited.json["steps"][0]["id"] == "look#1"
-        assert [entry["step_id"] for entry in built.project.journal()] == ["build", "look", "again"]
-
     def test_what_a_process_began_that_has_gone_is_begun_again(self, built: Built) -> None:
         built.project.playbook("begin", "mixed", "x")
         (built.private / "worker-build#1").touch()
@@ -252,14 +237,6 @@ class TestInThisProcess:
         refused = built.project.playbook("next", "--wait")
         assert refused.code == 3
         assert "it cannot be read [PB-STATE-CORRUPT]" in refused.err
-
-    def test_a_bug_reaches_the_command(self, built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fails(*_: object) -> None:
-            raise KeyError("gone")
-
-        built.project.playbook("begin", "mixed", "x")
-        monkeypatch.setattr(detached, "_carry_out", fails)
-        assert "internal error: KeyError: 'gone'" in built.project.playbook("next", "--wait").err
 
     def test_a_process_that_works_already_is_waited_for(self, built: Built) -> None:
         built.project.playbook("begin", "mixed", "x")
@@ -315,17 +292,6 @@ class TestInThisProcess:
             built.project.playbook("next", "--wait")
             released.result(PATIENCE)
         assert built.entry("build")["output"] == "built x"
-
-    def test_an_interruption_is_no_failure(
-        self, built: Built, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def interrupted(*_: object) -> None:
-            raise Interrupted
-
-        built.project.playbook("begin", "mixed", "x")
-        monkeypatch.setattr(detached, "_carry_out", interrupted)
-        detached.attend(SessionTree(DiskStore(checkout.find(built.project.root)), built.session))
-        assert not (built.private / "detached.json").exists()
 
     def test_a_step_that_was_stopped_is_an_interrupted_attempt(
         self, built: Built, monkeypatch: pytest.MonkeyPatch

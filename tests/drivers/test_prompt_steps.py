@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-from support.stored_sessions import Scene, unsynced
-from test_steps_without_agent import created, step
+from support.stored_sessions import Scene
 
+from drivers.test_steps_without_agent import created, step
 from playbook_supervisor.agents.exec import ExecAgent
 from playbook_supervisor.agents.script import create as scripted
 from playbook_supervisor.drivers.headless import Runner
@@ -26,11 +25,6 @@ import json, os, sys
 told = {"prompt": sys.stdin.read(), "tools": os.environ["PLAYBOOK_TOOLS"]}
 print(json.dumps(told))
 """
-
-
-@pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    return unsynced(monkeypatch, tmp_path)
 
 
 def driven(tree: SessionTree) -> tuple[str, Entry]:

@@ -65,17 +65,8 @@ class TestAClaim:
     ) -> None:
         assert claimed(clock, tmp_path, 0, 59, 1, 59, 1) == [True, False, True, False, True]
 
-    def test_without_remind_after_succeeds_once(self, tmp_path: Path, clock: Clock) -> None:
-        assert claim(GATE, tmp_path)
-        clock.now += 1e9
-        assert not claim(GATE, tmp_path)
-
     def test_of_an_end_succeeds_once(self, tmp_path: Path, clock: Clock) -> None:
         assert claimed(clock, tmp_path, 0, 3600, notice=END) == [True, False]
-
-    def test_of_another_subject_succeeds_at_once(self, tmp_path: Path, clock: Clock) -> None:
-        assert claim(GATE, tmp_path, 60)
-        assert claim(END, tmp_path, 60)
 
     def test_counts_from_now_if_the_clock_was_set_back(self, tmp_path: Path, clock: Clock) -> None:
         assert claim(GATE, tmp_path, 60)
@@ -95,7 +86,7 @@ class TestAClaim:
         clock.now += 50
         assert seconds_left(GATE, tmp_path, 60) == 0
 
-    @pytest.mark.parametrize("remind_after", [0, 3600])
+    @pytest.mark.parametrize("remind_after", [3600])
     def test_succeeds_in_one_of_several_processes(self, tmp_path: Path, remind_after: int) -> None:
         if remind_after:
             (tmp_path / "called").write_text(f"{GATE.about}\n1000.0")  # long ago
@@ -150,27 +141,6 @@ def test_a_runner_at_its_prompt_reminds_until_the_answer(gated: Project) -> None
 
 
 @pytest.mark.measured
-def test_a_runner_with_patience_reminds_of_what_an_agent_asks(gated: Project) -> None:
-    gated.write(
-        ".playbooks/playbooks/gated.yaml", GATED.replace("autonomy: gate_always", "autonomy: auto")
-    )
-    ask = "{permission: {tool: Bash, input: {command: npm test}}}"
-    agent = gated.script(f"steps: {{publish: {{ask: {ask}, say: done}}}}\n")
-    runner = gated.spawn("run", "gated", "--agent", agent, "--patience", "60")
-    try:
-        wait_until(lambda: len(called(gated)) >= 3)
-        driving.answer(["allow"], cwd=gated.root)
-        assert runner.wait(60) == 0
-    finally:
-        runner.kill()
-        runner.communicate()
-    *gates, end = called(gated)
-    assert len(set(gates)) == 1
-    assert "wants to run `npm test` (publish#1)" in gates[0]
-    assert end.endswith("completed, 1/1 step")
-
-
-@pytest.mark.measured
 def test_a_reminder_that_hangs_does_not_delay_the_end(gated: Project) -> None:
     """Its program is ended with the gate."""
     gated.write(
@@ -178,7 +148,7 @@ def test_a_reminder_that_hangs_does_not_delay_the_end(gated: Project) -> None:
     )
     with Terminal(gated, "run", "gated", "--agent", gated.script(WORKS)) as terminal:
         terminal.until("abort > ")
-        wait_until(lambda: called(gated))
+        wait_until(lambda: len(called(gated)) >= 2)  # a reminder is the next, no first notice
         gated.write("again", "")
         pid = gated.root / "pid"
         wait_until(lambda: pid.exists() and pid.read_text().endswith("\n"))

@@ -71,13 +71,6 @@ class TestInAProjectWithoutSettings:
         assert list(fresh["hooks"]) == list(HOOKS)
         assert FRESH.endswith(b"}\n")
 
-    def test_every_event_that_supervision_needs_is_seen(self) -> None:
-        assert set(HOOKS) == {
-            *("UserPromptExpansion", "UserPromptSubmit", "PreToolUse", "PostToolUse"),
-            *("PostToolUseFailure", "PermissionRequest", "Stop", "SubagentStart", "SubagentStop"),
-            *("SessionStart", "SessionEnd", "ConfigChange", "PostToolBatch", "StopFailure"),
-        }
-
     def test_an_event_that_older_clients_warn_of_is_kept_where_a_person_added_it(self) -> None:
         event = "PreSkillShellCommand"
         assert event not in HOOKS
@@ -91,20 +84,6 @@ class TestInAProjectWithoutSettings:
         foreign = {"hooks": {event: [{"hooks": [{"type": "command", "command": "./own"}]}]}}
         kept = as_data(merged(json.dumps(foreign).encode()))
         assert kept["hooks"][event] == foreign["hooks"][event]
-
-    def test_a_compaction_is_not_watched(self) -> None:
-        """The client would show the hook's whole command in every conversation."""
-        assert not {"PreCompact", "PostCompact"} & set(HOOKS)
-
-    def test_a_matcher_excludes_only_events_that_do_not_matter(self) -> None:
-        matchers = {event: matcher for event, (matcher, _) in HOOKS.items() if matcher}
-        assert matchers == {
-            "UserPromptExpansion": "^playbook[.:]",
-            "PreToolUse": "*",
-            "PostToolUse": "Agent|Task|Skill|AskUserQuestion",
-            "PostToolUseFailure": "Agent|Task|Skill|AskUserQuestion",
-            "PermissionRequest": "*",
-        }
 
     def test_a_model_may_run_nothing_that_decides(self) -> None:
         words = {re.fullmatch(r"Bash\(playbook ([a-z]+) \*\)", rule) for rule in ALLOW}
@@ -139,22 +118,6 @@ class TestInAProjectWithSettings:
         assert after["hooks"]["PreToolUse"][0] == before["hooks"]["PreToolUse"][0]
         assert done.startswith('{\n    "model": "opus",\n    "hooks": {\n        "PreToolUse": [\n')
         assert done.endswith("    }\n}\n")
-
-    def test_existing_lists_are_extended(self) -> None:
-        done = as_data(merged(THEIRS.encode()))
-        assert done["permissions"]["allow"] == ["Bash(make *)", *ALLOW]
-        assert done["hooks"]["PreToolUse"][0]["matcher"] == "Bash"
-        assert len(done["hooks"]["PreToolUse"]) == 2
-        assert done["hooks"]["Notification"] == []
-
-    def test_a_second_merge_changes_nothing(self) -> None:
-        done = merged(THEIRS.encode())
-        assert merged(done) == done
-        assert merged(FRESH) == FRESH
-
-    def test_an_existing_rule_is_not_duplicated(self) -> None:
-        done = as_data(merged(settings(permissions={"allow": [ALLOW[1]]})))
-        assert sorted(done["permissions"]["allow"]) == sorted(ALLOW)
 
     @pytest.mark.parametrize(
         ("text", "where"),
@@ -221,11 +184,7 @@ class TestLacking:
         assert lacking(FRESH) == ()
         assert lacking(merged(THEIRS.encode())) == ()
 
-    def test_everything_before(self) -> None:
-        assert len(lacking(b"")) == len(HOOKS) + len(ALLOW) + len(DENY)
-        assert lacking(THEIRS.encode()) == lacking(b"")
-
-    @pytest.mark.parametrize("change", ["timeout", "command", "matcher", "gone"])
+    @pytest.mark.parametrize("change", ["command", "gone"])
     def test_an_entry_that_was_altered(self, change: str) -> None:
         changed = as_data(FRESH)
         (group,) = changed["hooks"]["PreToolUse"]
@@ -244,10 +203,6 @@ class TestLacking:
         changed = FRESH.replace(b'"Edit(/.playbooks/sessions/**)",', b"")
         assert lacking(changed) == ("permissions.deny Edit(/.playbooks/sessions/**)",)
 
-    def test_changes_of_other_entries_do_not_count(self) -> None:
-        changed = as_data(FRESH) | {"model": "opus", "env": {"A": "b"}}
-        assert lacking(json.dumps(changed).encode()) == ()
-
     def test_whether_all_hooks_are_disabled(self) -> None:
         assert disables_hooks(b'{"disableAllHooks": true}', "x.json")
         assert not disables_hooks(b'{"disableAllHooks": false}', "x.json")
@@ -261,10 +216,6 @@ class TestLacking:
         assert switched(**{"playbook@any": False}) is False
         assert switched(**{"playbooks@any": True}) is None
         assert plugin_switch(b'{"enabledPlugins": []}', "x.json") is None
-
-    def test_which_shell_lines_are_installed(self) -> None:
-        assert command_of(FRESH, "Stop") == entry("Stop")["command"]
-        assert command_of(THEIRS.encode(), "PreToolUse") == ""
 
     def test_what_cannot_be_read_is_refused(self) -> None:
         with pytest.raises(CheckError):
@@ -298,7 +249,7 @@ def test_a_merge_keeps_all_else_or_writes_nothing(document: str) -> None:
 
 SHELLS = [
     argv
-    for argv in (["sh"], ["dash"], ["bash"], ["bash", "--posix"], ["busybox", "sh"], ["zsh"])
+    for argv in (["sh"], ["bash", "--posix"], ["busybox", "sh"], ["zsh"])
     if shutil.which(argv[0])
 ]
 PROGRAM = """\
@@ -408,7 +359,7 @@ def made(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("client").folder.mkdir()
 
 
-EVENTS = ["PreToolUse", "UserPromptSubmit", "Stop", "SessionStart", "ConfigChange", "SubagentStop"]
+EVENTS = ["PreToolUse", "UserPromptSubmit", "Stop"]
 
 
 def test_no_process_is_started_before_the_program() -> None:
@@ -439,10 +390,6 @@ class TestWhereNoSessionIsBound:
         """A teammate without `playbook` keeps a usable client."""
         done = client.fire("PreToolUse")
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-    def test_it_is_not_started_outside_a_repository(self, client: Client) -> None:
-        done = client.fire("PreToolUse", env={"CLAUDE_PROJECT_DIR": str(client.folder)})
-        assert (done.returncode, done.stderr) == (0, "")
 
     def test_it_is_not_started_with_a_broken_git_pointer(self, client: Client) -> None:
         (client.folder / ".git").write_text("gitdir: ../gone\n")
@@ -487,10 +434,6 @@ class TestWhereASessionIsBound:
         client.bind(client.folder / "modules/sub module", client.program("bin"))
         assert client.fire("Stop", env={"CLAUDE_PROJECT_DIR": str(tree)}).stdout
 
-    def test_it_is_found_where_the_client_names_no_folder(self, client: Client) -> None:
-        client.bind(client.folder / ".git", client.program("bin"))
-        assert client.fire("Stop", env={"CLAUDE_PROJECT_DIR": ""}).stdout
-
 
 class TestWhereOnlyTheUsersStateKnowsOfASession:
     """The git directory, or our folder in it, was moved away."""
@@ -512,12 +455,6 @@ class TestWhereOnlyTheUsersStateKnowsOfASession:
         assert "is paused" in client.prompt("/playbook.pause", **env).stdout
         assert client.prompt("hello", **env).stdout == ""
 
-    def test_a_pause_forgets_both_records(self, client: Client) -> None:
-        env = client.register("/nowhere/playbook")
-        client.bind(client.root / ".git", "/nowhere/playbook")
-        assert "is paused" in client.prompt("/playbook.pause", **env).stdout
-        assert client.fire("PreToolUse", env=env).stdout == ""
-
     @pytest.mark.parametrize("place", ["HOME", "nothing", "relative"])
     def test_it_looks_where_the_program_writes(self, client: Client, place: str) -> None:
         """Without a home nothing is found, and nothing breaks."""
@@ -531,7 +468,7 @@ class TestWhereOnlyTheUsersStateKnowsOfASession:
         assert bool(done.stdout) is (place != "nothing")
 
 
-@pytest.fixture(params=["gone", "no interpreter", "garbled", "empty"])
+@pytest.fixture(params=["gone", "garbled"])
 def broken(request: pytest.FixtureRequest, client: Client) -> Client:
     """A session is bound, and its program does not answer."""
     program = client.program("bin")
@@ -560,10 +497,6 @@ class TestABoundSessionWhoseProgramDoesNotAnswer:
         other = broken.prompt("hello", CLAUDE_PID="2")
         assert json.loads(other.stdout)["systemMessage"] == said
 
-    def test_says_it_to_a_person_and_not_to_an_agent(self, broken: Client) -> None:
-        assert broken.fire("PostToolUse", agent_id="a", tool_name="Skill").stdout == ""
-        assert "systemMessage" in broken.fire("PostToolUse", tool_name="Agent").stdout
-
     def test_refuses_tools_except_in_a_turn_that_a_person_began(self, broken: Client) -> None:
         refused = broken.fire("PreToolUse")
         assert refused.returncode == 0
@@ -584,13 +517,6 @@ class TestABoundSessionWhoseProgramDoesNotAnswer:
         assert "is paused" in json.loads(done.stdout)["reason"]
         assert broken.fire("PreToolUse").stdout == broken.prompt("hello").stdout == ""
 
-    def test_never_shows_its_shell_text(self, broken: Client) -> None:
-        """The client shows the lines of a hook that exits with 2, and stderr of one with 1."""
-        for event in HOOKS:
-            done = broken.fire(event)
-            assert done.returncode == 0
-            assert not done.stdout or json.loads(done.stdout)
-
     def test_supervises_again_as_soon_as_it_answers(self, broken: Client) -> None:
         broken.prompt("hello")
         assert broken.fire("PreToolUse").stdout == ""
@@ -608,12 +534,6 @@ class TestATypedCommand:
         program = client.program("bin")
         done = client.fire("UserPromptExpansion", path=program)
         assert (done.returncode, done.stdout) == (0, '{"seen": true}')
-        assert client.seen().startswith(f"{program} hook\n")
-
-    def test_reaches_the_one_that_is_bound(self, client: Client) -> None:
-        program = client.program("bound")
-        client.bind(client.root / ".git", program)
-        client.fire("UserPromptExpansion", path=client.program("on path"))
         assert client.seen().startswith(f"{program} hook\n")
 
     @pytest.mark.parametrize("settings", ["{}", FRESH.decode()], ids=["alone", "beside ours"])
@@ -639,12 +559,6 @@ class TestATypedCommand:
         assert said["decision"] == "block"
         assert "uv tool install playbook-supervisor" in said["reason"]
 
-    def test_pauses_a_bound_session_without_the_program(self, client: Client) -> None:
-        client.bind(client.root / ".git", "/nowhere/playbook")
-        done = client.fire("UserPromptExpansion", prompt="/playbook.pause")
-        assert "is paused" in json.loads(done.stdout)["reason"]
-        assert client.fire("PreToolUse").stdout == ""
-
 
 class TestAScriptThatIsGone:
     """Deleted or emptied by a worker, or never committed."""
@@ -656,7 +570,7 @@ class TestAScriptThatIsGone:
             client.installed()
             (client.root / SCRIPT).write_bytes(b"")
 
-    @pytest.mark.parametrize("event", ["PreToolUse", "UserPromptExpansion", "Stop"])
+    @pytest.mark.parametrize("event", ["PreToolUse", "UserPromptExpansion"])
     def test_leaves_the_decision_to_the_program(self, client: Client, event: str) -> None:
         program = client.program("bin")
         assert client.fire(event, path=program).stdout == '{"seen": true}'

@@ -58,40 +58,25 @@ def test_steps_of_every_kind_are_checked(project: Project) -> None:
             "command: 'cli true', with: {environment: {}}",
             "step: no key 'environment'; it has env, stdin",
         ),
-        ("command: 'cli true', with: {env: {'A B': x}}", "`with` of the cli step: $.env"),
         ("command: prompt", "`with` of the prompt step: `text` is missing"),
-        (
-            "command: 'markdown a.md', with: {text: x}",
-            "`with` of the markdown step: no key 'text'; it has inputs",
-        ),
         ("command: 'cli \"open'", "cannot split"),
         (
             "command: 'cli true', output: json, output_schema: {type: strin}",
             "`output_schema` is not a JSON Schema: $.type: 'strin'",
         ),
-        ("command: cli", "`cli` names no program"),
         ("command: 'cli sh -c true'", "may not run 'sh': it is a shell"),
         ("command: 'cli true', cwd: ../x", "'../x' leads outside"),
         ("command: 'http GETT https://a.example/'", "no method 'GETT'; did you mean GET?"),
-        ("command: 'http GET https://a.example/ b'", "takes a method and a URL, not 3 words"),
         ("command: 'http GET a.example/{{test}}'", "is not a URL of http or https with a host"),
-        ("command: 'http GET https:///{{test}}'", "is not a URL of http or https with a host"),
         ("command: 'http GET https://b.example/{{test}}'", "may not send a request to 'b.example"),
-        ("command: 'http GET https://a:b@a.example/'", "looks like a secret"),
         ("command: 'http GET https://a.example:x/'", "is not a URL: "),
         ("command: mcp search", "takes SERVER.TOOL, not 'search'"),
         ("command: mcp traker.find", "no MCP server 'traker'; did you mean tracker?"),
-        ("command: 'mcp traker.{{test}}'", "no MCP server 'traker'; did you mean tracker?"),
         ("command: mcp broken.find", "the MCP server 'broken' has no `command`"),
         ("command: mcp tracker.drop", "may not call 'tracker.drop'"),
-        ("command: branch a b", "takes one name"),
         ("command: 'branch fix..{{test}}'", "'fix..{{test}}' is not a valid name of a branch"),
         ("command: commit all, with: {message: a, paths: [b]}", "a `commit` step has no words"),
-        ("command: pr now, with: {title: a}", "a `pr` step has no words"),
-        ("command: issue now, with: {title: a}", "an `issue` step has no words"),
-        ("command: markdown", "`markdown` takes one file"),
         ("command: markdown ../a.md", "'../a.md' leads outside"),
-        ("command: markdown b.md", "there is no file 'b.md'"),
         ("command: markdown names.md", "names.md: unknown arg {{who}}"),
         ("command: markdown empty.md", "empty.md: the prompt of a is empty"),
     ],
@@ -111,9 +96,7 @@ def test_a_fault_is_an_error_of_check_and_refused_before_a_session(
     assert project.sessions == []
 
 
-@pytest.mark.parametrize(
-    ("value", "line"), [("true", 11), ("{KEY: [1]}", 11), ("{}\n      environment: x", 12)]
-)
+@pytest.mark.parametrize(("value", "line"), [("{KEY: [1]}", 11), ("{}\n      environment: x", 12)])
 def test_a_fault_of_an_option_is_reported_where_it_stands(
     project: Project, value: str, line: int
 ) -> None:
@@ -126,12 +109,8 @@ def test_a_fault_of_an_option_is_reported_where_it_stands(
 @pytest.mark.parametrize(
     "step",
     [
-        "command: 'cli {{test}}'",
         "command: 'cli {{test}} -c true'",
-        "command: 'http {{test}}'",
         "command: 'http {{test}} https://{{test}}/'",
-        "command: 'http GET {{test}}'",
-        "command: 'mcp {{test}}'",
         "command: 'mcp tracker.{{test}}'",
         "command: 'branch {{test}}'",
         "command: 'markdown prompts/{{test}}.md'",
@@ -150,7 +129,6 @@ def test_what_is_not_known_yet_is_let_through(project: Project, step: str) -> No
         ("command: 'branch {{test}}'", "'a..b' is not a valid name of a branch"),
         ("command: 'mcp {{test}}.find'", ".mcp.json: there is no MCP server 'a'"),
         ("command: 'markdown {{test}}'", "there is no file 'a..b'"),
-        ("command: 'cli true', cwd: '../{{test}}'", "leads outside"),
     ],
 )
 def test_a_run_knows_more_than_check(project: Project, step: str, said: str) -> None:
@@ -163,7 +141,7 @@ def test_a_run_knows_more_than_check(project: Project, step: str, said: str) -> 
     assert (ran.code, project.sessions) == (1, [])
 
 
-@pytest.mark.parametrize("made", ["outputs: [b.md]", "postconditions: [file_exists: b.md]"])
+@pytest.mark.parametrize("made", ["outputs: [b.md]"])
 def test_a_prompt_may_be_what_an_earlier_step_makes(project: Project, made: str) -> None:
     file = prepared(project, f"id: a, command: 'cli make', {made}", "id: b, command: markdown b.md")
     assert project.playbook("check", file).code == 0

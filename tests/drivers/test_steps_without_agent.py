@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from support.scratch_project import Project
-from support.stored_sessions import BEGAN, FEATURE, Scene, playbook, unsynced
+from support.stored_sessions import BEGAN, FEATURE, Scene, playbook
 from support.task_run import Watcher
 
 from playbook_supervisor.drivers.headless import Runner
@@ -28,11 +28,6 @@ from playbook_supervisor.system.process.process_groups import until, worker_aliv
 
 TOKEN = "correct-horse-battery-staple"
 PYTHON = f"cli {sys.executable} -c"
-
-
-@pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    return unsynced(monkeypatch, tmp_path)
 
 
 def step(name: str, command: str, **more: Any) -> Step:
@@ -103,13 +98,6 @@ def test_a_failed_program_fails_the_step_by_its_policy(scene: Scene) -> None:
     assert "no-such-file" in entries[1].error
 
 
-def test_a_program_that_cannot_run_is_not_tried_again(scene: Scene) -> None:
-    policy = ErrorPolicy.RETRY_ONCE
-    tree = created(scene, step("run", "cli no-such-program", error_policy=policy))
-    why, entries, _ = driven(tree)
-    assert (why, [entry.error_code for entry in entries]) == ("failed", ["PB-STEP-PROGRAM"])
-
-
 @pytest.mark.parametrize(
     ("command", "code", "said"),
     [
@@ -178,17 +166,6 @@ def test_a_step_reads_the_output_of_an_earlier_one(scene: Scene) -> None:
     why, entries, _ = driven(tree)
     assert why == "completed"
     assert [entry.output for entry in entries[1:]] == ['{"a": [1, 2]}'] * 2
-
-
-def test_the_steps_of_a_group_run_at_the_same_time(scene: Scene) -> None:
-    code = """
-import os, time
-open(os.environ['PLAYBOOK_STEP'], 'w')
-while not all(map(os.path.exists, 'abc')): time.sleep(0.01)
-"""
-    steps = (step(name, f'{PYTHON} "{code}"', parallel_group="g") for name in "abc")
-    why, entries, _ = driven(created(scene, *steps), wall=60)
-    assert (why, len(entries)) == ("completed", 3)
 
 
 def test_an_interruption_ends_the_program_and_what_it_started(scene: Scene) -> None:

@@ -6,7 +6,6 @@ import base64
 import json
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -94,16 +93,6 @@ def test_a_secret_is_put_into_the_url_when_it_is_sent(
     assert (method, base64.b64decode(given).decode()) == ("Basic", f"ada:{SECRET}")
 
 
-def test_a_secret_is_printed_by_the_program_of_its_handle(site: Site, tmp_path: Path) -> None:
-    (tmp_path / "kept").write_text("from-the-file\n")
-    config = to(
-        at(site, "good", who="ada:{{ secret: PASSWORD }}@"), secrets={"PASSWORD": ("cat", "kept")}
-    )
-    assert deliver(config, NOTICE, tmp_path) == ""
-    (request,) = site.requests
-    assert base64.b64decode(request.headers["Authorization"][6:]) == b"ada:from-the-file"
-
-
 def test_a_missing_secret_keeps_only_its_own_url_from_being_sent(
     site: Site, tmp_path: Path
 ) -> None:
@@ -138,28 +127,11 @@ def test_each_failure_is_told_without_the_url(
     assert capfd.readouterr() == ("", "")
 
 
-def test_many_urls_are_all_sent_to(site: Site, tmp_path: Path) -> None:
-    urls = [at(site, f"good?{number}") for number in range(24)]
-    assert url_notices.send_to_urls(to(*urls), *SAID, tmp_path, 60.0) == ""
-    assert len(site.requests) == len(urls)
-
-
 def test_a_server_that_hangs_does_not_delay_the_others(site: Site, tmp_path: Path) -> None:
     config = to(at(site, "slow"), at(site, "good", "xml"))
     said = url_notices.send_to_urls(config, *SAID, tmp_path, 3.0)
     assert said == "the notification failed: json took longer than 3 s"
     assert "/good" in [request.path for request in site.requests]
-
-
-def test_a_server_that_never_stops_talking_is_left_at_the_deadline(tmp_path: Path) -> None:
-    def drip(request: Request) -> None:
-        request.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
-        while request.write(b"."):
-            time.sleep(0.05)
-
-    with served({"/drip": drip}) as site:
-        said = url_notices.send_to_urls(to(at(site, "drip")), *SAID, tmp_path, 3.0)
-    assert said == "the notification failed: json took longer than 3 s"
 
 
 def test_without_the_library_a_sentence_says_how_to_install_it(
@@ -170,22 +142,6 @@ def test_without_the_library_a_sentence_says_how_to_install_it(
         f"the notification failed: apprise is not installed (`{command_for('notify')}`)"
     )
     assert site.requests == []
-
-
-def test_a_library_that_cannot_be_loaded_is_a_failure(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "apprise.py").write_text("raise ImportError('broken')\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert "could not be reached" in deliver(to(at(site, "good")), NOTICE, tmp_path)
-
-
-def test_modules_in_the_repository_are_not_run(site: Site, tmp_path: Path) -> None:
-    """An agent could write one."""
-    for name in ("apprise", "json", "requests"):
-        (tmp_path / f"{name}.py").write_text("open('was-run', 'w')\n")
-    assert deliver(to(at(site, "good")), NOTICE, tmp_path) == ""
-    assert not (tmp_path / "was-run").exists()
 
 
 # ── in a session ────────────────────────────────────────────────────────────────────────────
@@ -237,7 +193,10 @@ def test_a_program_is_given_the_link_on_its_line(gated: Project) -> None:
     assert gated.read("called") == f"{title}: {question} {link}\n"
 
 
-def test_a_hook_sends_without_waiting(gated: Project, site: Site) -> None:
+def test_a_hook_sends_without_waiting(
+    gated: Project, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifications, "DEADLINE", 4.0)
     settings(gated, at(site, "slow"), at(site, "bad"))
     with Conversation(gated) as conversation:
         conversation.types("run", "gated")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,13 +16,6 @@ from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.system.process.process_groups import worker_alive
 
 SECRET = "correct-horse-battery"
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    folder = tmp_path / "repository"
-    folder.mkdir()
-    return Bench(folder)
 
 
 def raising(error: BaseException) -> Faked:
@@ -129,14 +121,6 @@ def test_a_person_stops_it_from_another_thread(bench: Bench) -> None:
     assert not worker_alive(bench.worker_file)
 
 
-def test_a_task_that_was_stopped_before_it_began_starts_nothing(bench: Bench) -> None:
-    context = bench.context()
-    context.stop()
-    touches = Faked(lambda _, inner: inner.run(["touch", "made"]))
-    assert "stopped" in bench.error(touches, task(), context).message
-    assert not (bench.folder / "made").exists()
-
-
 def test_a_task_that_succeeded_as_it_was_stopped_has_succeeded(bench: Bench) -> None:
     context = bench.context()
 
@@ -158,18 +142,6 @@ def test_an_end_that_fails_does_not_keep_the_others_from_ending(bench: Bench) ->
 
 
 # ── programs ────────────────────────────────────────────────────────────────────────────────
-
-
-def test_programs_of_several_threads_take_turns(bench: Bench) -> None:
-    def both(_: Task, context: Context) -> Outcome:
-        threads = [threading.Thread(target=context.run, args=(["sleep", "0.2"],)) for _ in "ab"]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return Outcome(output=context.run(["true"]).stdout)
-
-    assert bench.outcome(Faked(both), task()).ok
 
 
 def test_every_line_is_shown_and_logged_as_it_comes(bench: Bench) -> None:

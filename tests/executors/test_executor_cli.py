@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-import pytest
 from support.task_run import Bench, task
 
 from playbook_supervisor.executors.cli import CliExecutor
 
 CLI = CliExecutor()
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    folder = tmp_path / "repository"
-    folder.mkdir()
-    return Bench(folder)
 
 
 def python(code: str, *words: str) -> tuple[str, ...]:
@@ -52,14 +43,6 @@ def test_another_exit_status_fails_with_the_last_lines(bench: Bench) -> None:
     assert outcome.error.message == f"{sys.executable} ended with exit status 1: Error: boom"
     assert outcome.error.cause == "Error: boom"
     assert outcome.output == "1 failed\n"
-
-
-def test_the_last_lines_of_stdout_tell_where_stderr_is_silent(bench: Bench) -> None:
-    code = "print('one'); print('two'); print(); raise SystemExit(3)"
-    error = bench.error(CLI, task(*python(code)))
-    assert error.message.endswith("exit status 3: two")
-    assert error.cause == "one\ntwo"
-    assert bench.error(CLI, task("false")).message == "false ended with exit status 1"
 
 
 def test_a_killed_program_has_crashed(bench: Bench) -> None:

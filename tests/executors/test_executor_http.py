@@ -30,13 +30,6 @@ SECRET = "s3cr3t-t0ken"
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    folder = tmp_path / "repository"
-    folder.mkdir()
-    return Bench(folder)
-
-
-@pytest.fixture
 def site() -> Iterator[Site]:
     with served({"/": lambda request: request.answer("hello\n", X_From="test")}) as site:
         yield site
@@ -78,30 +71,14 @@ class TestARequest:
         assert json.loads(request.body) == {"title": "Grüße", "tags": [1, None]}
         assert request.headers["Content-Type"] == "application/json"
 
-    def test_another_type_of_json_stays(self, bench: Bench, site: Site) -> None:
-        headers = {"content-type": "application/merge-patch+json"}
-        bench.outcome(HTTP, task("PATCH", site.url, json=None, headers=headers))
-        assert site.requests[0].headers.get_all("Content-Type") == [headers["content-type"]]
-        assert site.requests[0].body == b"null"
-
-    def test_text_is_sent_as_it_is(self, bench: Bench, site: Site) -> None:
-        bench.outcome(HTTP, task("PUT", site.url, body="a=b\nü"))
-        assert site.requests[0].body == "a=b\nü".encode()
-
     def test_the_output_of_an_earlier_step_is_sent(self, bench: Bench, site: Site) -> None:
         bench.outcome(HTTP, task("POST", site.url, stdin="# Report"))
         assert site.requests[0].body == b"# Report"
 
-    def test_head_has_no_body(self, bench: Bench, site: Site) -> None:
-        outcome = bench.outcome(HTTP, task("HEAD", site.url))
-        assert outcome.ok
-        assert outcome.output == ""
-
 
 class TestTheStatus:
     @pytest.mark.parametrize(
-        ("expected", "status"),
-        [(204, 204), ("404", 404), ([200, "5xx"], 503), ("3XX", 302), (["2xx", 404], 404)],
+        ("expected", "status"), [(204, 204), ([200, "5xx"], 503), ("3XX", 302)]
     )
     def test_is_as_the_step_expects(
         self, expected: Any, status: int, bench: Bench, site: Site
@@ -119,12 +96,6 @@ class TestTheStatus:
         assert outcome.error.guidance
         assert outcome.output == "\n  no such issue\nmore"
 
-    def test_success_is_unexpected_where_another_status_is_expected(
-        self, bench: Bench, site: Site
-    ) -> None:
-        error = bench.error(HTTP, task("GET", site.url, expect_status=[404, "410"]))
-        assert error.message == f"GET {site.url}/ answers 200 OK, not 404 or 410: hello"
-
 
 class TestAnUnusableRequest:
     @pytest.mark.parametrize(
@@ -132,13 +103,9 @@ class TestAnUnusableRequest:
         [
             (("GET",), "`http` takes a method and a URL, not 1 words"),
             (("GTE", "http://localhost/"), "there is no method 'GTE'; did you mean GET?"),
-            (("CONNECT", "http://localhost/"), "there is no method 'CONNECT'"),
-            (("GET", "ftp://localhost/"), "'ftp://localhost/' is not a URL of http or https"),
             (("GET", "localhost/path"), "'localhost/path' is not a URL of http or https"),
-            (("GET", "http:///path"), "is not a URL of http or https with a host"),
             (("GET", "http://localhost:x/"), "'http://localhost:x/' is not a URL: Invalid port"),
             (("GET", "http://localhost/a\r\nX: y"), "is not a URL: Invalid non-printable"),
-            (("GET", "file:///etc/passwd"), "'file:///etc/passwd' is not a URL of http or https"),
         ],
     )
     def test_is_refused(self, words: tuple[str, ...], message: str, bench: Bench) -> None:
@@ -158,9 +125,7 @@ class TestAnUnusableRequest:
         [
             ({"X-A": "a\r\nX-Admin: yes"}, "the value of the header X-A is not one line"),
             ({"X-A": f"{SECRET}\x00"}, "the value of the header X-A is not one line"),
-            ({"X A": "a"}, "'X A' is not the name of a header"),
             ({"X-A\nHost": "a"}, "is not the name of a header"),
-            ({"Host": "internal"}, "the header Host cannot be set"),
             ({"transfer-encoding": "chunked"}, "the header transfer-encoding cannot be set"),
         ],
     )
@@ -214,8 +179,7 @@ class TestRedirects:
         assert bench.shown[0] == f"302 Found → {site.url}/"
 
     @pytest.mark.parametrize(
-        ("status", "method", "body"),
-        [(303, "GET", b""), (307, "POST", b"{}"), (308, "POST", b"{}")],
+        ("status", "method", "body"), [(303, "GET", b""), (307, "POST", b"{}")]
     )
     def test_keep_method_and_body_as_the_status_says(
         self, status: int, method: str, body: bytes, bench: Bench, site: Site
@@ -245,16 +209,10 @@ class TestRedirects:
             assert SECRET not in str(there)
             assert there["Accept"] == "text/plain"
 
-    def test_they_stay_at_one_origin(self, bench: Bench, site: Site) -> None:
-        url = to(lambda request: request.redirect("/"), site)
-        bench.outcome(HTTP, task("GET", url, headers={"X-Api-Key": SECRET}))
-        assert site.requests[1].headers["X-Api-Key"] == SECRET
-
     @pytest.mark.parametrize(
         ("target", "code"),
         [
             ("http://me:word@localhost/", "PB-STEP-INPUT"),
-            ("ftp://localhost/", "PB-STEP-INPUT"),
             ("http://localhost:x/", "PB-STEP-NETWORK"),
         ],
     )
@@ -296,21 +254,12 @@ class TestTls:
         assert error.code == "PB-STEP-INPUT"
         assert error.message.startswith("the certificates of SSL_CERT_FILE cannot be read: ")
 
-    def test_a_certificate_is_for_its_host(self, bench: Bench, secure: Site) -> None:
-        error = bench.error(HTTP, task("GET", f"https://127.0.0.1:{secure.server_port}/"))
-        assert error.code == "PB-STEP-NETWORK"
-        assert not secure.requests
-
     def test_a_redirect_never_leaves_it(self, bench: Bench, secure: Site, site: Site) -> None:
         secure.pages["/"] = lambda request: request.redirect(site.url)
         error = bench.error(HTTP, task("GET", secure.url))
         assert error.code == "PB-STEP-HTTP"
         assert error.message == f"GET {secure.url}/ redirects to {site.url}/, unsafely"
         assert not site.requests
-
-    def test_a_redirect_may_lead_to_it(self, bench: Bench, secure: Site, site: Site) -> None:
-        url = to(lambda request: request.redirect(secure.url), site)
-        assert bench.outcome(HTTP, task("GET", url)).output == "safe"
 
 
 class TestAnAnswer:
@@ -330,22 +279,13 @@ class TestAnAnswer:
         assert len(outcome.output.encode()) == 5_000
         assert ended.wait(5)
 
-    def test_over_the_cap_is_no_json(self, bench: Bench, site: Site) -> None:
-        url = to(lambda request: request.answer(json.dumps(["A" * 5_000])), site)
-        error = bench.error(HTTP, task("GET", url, json_output=True), bench.context(cap=1_000))
-        assert error.code == "PB-STEP-OUTPUT"
-        assert "max_output_bytes" in error.guidance
-
     @pytest.mark.parametrize(
         ("kind", "body", "text"),
         [
             ("text/plain; charset=latin-1", b"gr\xfc\xdfe", "grüße"),
-            ("text/plain; charset=utf-16", "grüße".encode("utf-16"), "grüße"),
-            ("text/plain", "grüße".encode(), "grüße"),
             ("text/plain", b"gr\xfc\xdfe", "gr\ufffd\ufffde"),
             ("text/plain; charset=rot13", b"hello", "hello"),
             ("text/plain; charset=no-such", b"hello", "hello"),
-            ("text/plain; charset=punycode", b"hello-", "hello-"),
             ("text/plain; charset=utf-7", b"+AGEAYg-", "+AGEAYg-"),
         ],
     )
@@ -360,30 +300,6 @@ class TestAnAnswer:
         error = bench.error(HTTP, task("GET", url))
         assert error.code == "PB-STEP-HTTP"
         assert "answers in gzip, gzip" in error.message
-
-    def test_shows_no_control_characters_and_no_secret(self, bench: Bench, site: Site) -> None:
-        url = to(lambda request: request.answer(f"\x1b[31mtoken {SECRET}\x07", status=500), site)
-        sent = any_task(
-            "GET",
-            url,
-            namespace="http",
-            options={"headers": {"Authorization": f"Bearer {SECRET}"}},
-            secrets=(SECRET,),
-        )
-        context = bench.context(secrets=(SECRET,))
-        outcome = bench.outcome(HTTP, sent, context)
-        assert site.requests[0].headers["Authorization"] == f"Bearer {SECRET}"
-        assert outcome.output == "token [redacted]"
-        everything = str((outcome, sent, bench.shown, bench.logged))
-        assert "\x1b" not in everything
-        assert SECRET not in str((outcome, bench.shown, bench.logged))
-
-    def test_whose_status_line_is_hostile_is_shown_short(self, bench: Bench, site: Site) -> None:
-        def odd(request: Request) -> None:
-            request.write(b"HTTP/1.1 500 " + b"A" * 5_000 + b"\r\nContent-Length: 0\r\n\r\n")
-
-        error = bench.error(HTTP, task("GET", to(odd, site)))
-        assert len(error.message) < 300
 
 
 @pytest.fixture
@@ -407,20 +323,8 @@ class TestNoAnswer:
         place = f"http://127.0.0.1:{port}/health"
         assert error.message == f"{place} cannot be reached: Connection refused"
 
-    def test_a_host_that_does_not_exist(
-        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def unknown(*_: object, **__: object) -> None:
-            raise socket.gaierror(-2, "Name or service not known")
-
-        monkeypatch.setattr(socket, "getaddrinfo", unknown)
-        error = bench.error(HTTP, task("GET", "http://api.invalid/"))
-        assert error.code == "PB-STEP-NETWORK"
-        assert "Name or service not known" in error.message
-
     @pytest.mark.parametrize(
-        "said",
-        [b"", b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"],
+        "said", [b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"]
     )
     def test_a_connection_that_breaks(self, said: bytes, bench: Bench, site: Site) -> None:
         def hang_up(request: Request) -> None:
@@ -461,12 +365,12 @@ class TestAnEnd:
         while request.write(b"."):
             time.sleep(0.05)
 
-    @pytest.mark.parametrize("page", [silent, dripping])
+    @pytest.mark.parametrize("page", [dripping])
     def test_at_the_deadline(self, page: Handle, bench: Bench, site: Site) -> None:
         error = bench.error(HTTP, task("GET", to(page, site)), bench.context(wall=0.5))
         assert error.code == "PB-STEP-TIMEOUT"
 
-    @pytest.mark.parametrize("page", [silent, dripping])
+    @pytest.mark.parametrize("page", [silent])
     def test_when_it_is_stopped(self, page: Handle, bench: Bench, site: Site) -> None:
         context = bench.context()
         closed = threading.Event()
@@ -493,41 +397,21 @@ class TestAnEnd:
             error = bench.error(HTTP, task("GET", url), bench.context(wall=0.5))
             assert error.code == "PB-STEP-TIMEOUT"
 
-    def test_while_it_connects(self, bench: Bench, deaf: str) -> None:
-        error = bench.error(HTTP, task("GET", deaf), bench.context(wall=0.5))
-        assert error.code == "PB-STEP-TIMEOUT"
-
     def test_when_nothing_is_sent_for_long(self, bench: Bench, site: Site) -> None:
         url = to(self.silent, site)
         error = bench.error(HTTP, task("GET", url), bench.context(wall=60, idle=0.3))
         assert (error.code, error.message) == ("PB-STEP-TIMEOUT", f"{url} sent nothing for 0.3 s")
-
-    def test_is_its_own_even_if_it_is_not_told(self, bench: Bench, site: Site) -> None:
-        slow = task("GET", to(self.silent, site))
-        error = HTTP.execute(slow, bench.context(wall=0.3)).error
-        assert error is not None
-        assert error.code == "PB-STEP-TIMEOUT"
-
-    def test_before_it_has_begun_sends_nothing(self, bench: Bench, site: Site) -> None:
-        context = bench.context()
-        context.stop()
-        assert bench.error(HTTP, task("GET", site.url), context).code == "PB-STEP-CRASHED"
-        assert not site.requests
 
 
 class TestItsSchema:
     @pytest.mark.parametrize(
         ("given", "fits"),
         [
-            ({}, True),
             ({"headers": {"X-A": "a"}, "json": [1], "expect_status": 201}, True),
             ({"body": "text", "expect_status": ["2xx", 404, "410"]}, True),
-            ({"json": None}, True),
             ({"json": {}, "body": ""}, False),
             ({"headers": {"X A": "a"}}, False),
-            ({"headers": {"X-A": 1}}, False),
             ({"expect_status": "6xx"}, False),
-            ({"expect_status": 20}, False),
             ({"expect_status": []}, False),
             ({"timeout": 1}, False),
         ],

@@ -34,11 +34,6 @@ def test_an_issue_is_opened(project: Project, forge: Forge) -> None:
     assert forge.issues[0]["body"] == "Since Monday.\n"
 
 
-def test_the_body_may_come_from_an_earlier_step(project: Project, forge: Forge) -> None:
-    Bench(project.root).outcome(ISSUE, step(stdin="12 tests failed\n"))
-    assert forge.issues[0]["body"] == "12 tests failed\n"
-
-
 def test_assignee_and_labels_are_single_values_whatever_they_contain(
     project: Project, forge: Forge
 ) -> None:
@@ -74,15 +69,3 @@ def test_an_answer_without_an_address_is_no_issue(project: Project, forge: Forge
     forge.fails(stdout="Done\n", status=0)
     error = Bench(project.root).error(ISSUE, step())
     assert error.message == "gh did not answer with the address of an issue"
-
-
-def test_an_unknown_label_is_gh_s_to_refuse(project: Project, forge: Forge) -> None:
-    forge.fails(stdout="[]", status=0)
-    forge.fails(stderr="could not add label: 'nope' not found")
-    error = Bench(project.root).error(ISSUE, step(labels=["nope"]))
-    assert error.message == "gh issue create failed: could not add label: 'nope' not found"
-
-
-def test_words_are_refused(project: Project, forge: Forge) -> None:
-    made = task("now", namespace="issue", options={"title": TITLE})
-    assert Bench(project.root).error(ISSUE, made).code == "PB-STEP-INPUT"

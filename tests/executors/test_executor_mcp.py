@@ -18,7 +18,6 @@ from support.task_run import Bench, task
 from playbook_supervisor.executors.mcp import McpExecutor
 from playbook_supervisor.executors.protocol import Task
 from playbook_supervisor.kernel.vocabulary import OutputFormat
-from playbook_supervisor.project.expressions.json_schemas import flaw, mismatch
 from playbook_supervisor.project.settings.config import Bounds, Config
 from playbook_supervisor.system.installation import command_for
 from playbook_supervisor.system.process.process_groups import worker_alive
@@ -95,17 +94,6 @@ class TestACall:
         assert bench.outcome(MCP, to("do")).output == "done"
         assert set(bench.shown) == {"not a message", "warming up", "done"}
 
-    def test_survives_a_flood_on_stderr(self, handmade: Handmade) -> None:
-        bench = handmade("for _ in range(20_000):\n    print('E' * 1_000, file=sys.stderr)")
-        assert bench.outcome(MCP, to("do"), bench.context(cap=50_000)).output == "done"
-
-    def test_sends_arguments_larger_than_a_pipe(self, handmade: Handmade) -> None:
-        bench = handmade(
-            "def call(request):\n    answer(request, text(request['params']['arguments']['name']))"
-        )
-        output = bench.outcome(MCP, to("do", name="x" * 300_000)).output
-        assert output == "x" * 300_000
-
 
 class TestAnErrorOfTheTool:
     def test_fails_the_step_with_its_words(self, bench: Bench) -> None:
@@ -140,26 +128,14 @@ class TestAnErrorOfTheTool:
 
 
 class TestBeforeAnythingRuns:
-    @pytest.mark.parametrize("words", [(), ("server",), ("server.",), (".do",), ("server.do", "x")])
+    @pytest.mark.parametrize("words", [(), ("server.",), ("server.do", "x")])
     def test_the_step_must_name_server_and_tool(self, words: tuple[str, ...], bench: Bench) -> None:
         error = bench.error(MCP, task(*words, namespace="mcp"))
         assert error.code == "PB-STEP-INPUT"
         assert "SERVER.TOOL" in error.message
 
-    def test_the_server_must_be_declared(self, bench: Bench) -> None:
-        error = bench.error(MCP, task("sever.do", namespace="mcp"))
-        assert error.code == "PB-STEP-INPUT"
-        assert error.message.endswith("no MCP server 'sever'; did you mean server?")
-        assert error.lasts
-
     @pytest.mark.parametrize(
-        "config",
-        [
-            Config(deny=Bounds(mcp=("server.gr*",))),
-            Config(allow=Bounds(mcp=("server.add", "other.*"))),
-            Config(deny=Bounds(cli=("python*",))),
-            Config(allow=Bounds(cli=("npx",))),
-        ],
+        "config", [Config(deny=Bounds(mcp=("server.gr*",))), Config(allow=Bounds(cli=("npx",)))]
     )
     def test_the_project_must_allow_tool_and_program(self, config: Config, bench: Bench) -> None:
         """tyr 27."""
@@ -185,28 +161,8 @@ class TestBeforeAnythingRuns:
         assert error.guidance == f"Install it: `{command_for('mcp')}`."
         assert error.lasts
 
-    def test_a_step_that_is_stopped_starts_nothing(self, handmade: Handmade) -> None:
-        bench = handmade("open('started', 'w')")
-        context = bench.context()
-        context.stop()
-        assert bench.error(MCP, to("do"), context).code == "PB-STEP-CRASHED"
-        assert not (bench.folder / "started").exists()
-
 
 class TestAnUnusualServer:
-    def test_one_of_the_older_protocol_is_understood(self, handmade: Handmade) -> None:
-        bench = handmade("")
-        assert bench.outcome(MCP, to("do")).output == "done"
-
-    def test_its_tools_may_take_several_pages(self, handmade: Handmade) -> None:
-        bench = handmade(
-            "def tools(request):\n"
-            "    if request.get('params', {}).get('cursor') == '2':\n"
-            "        return answer(request, TOOLS)\n"
-            "    answer(request, {'tools': [], 'nextCursor': '2'})\n"
-        )
-        assert bench.outcome(MCP, to("do")).output == "done"
-
     def test_pages_without_end_are_not_all_read(self, handmade: Handmade) -> None:
         bench = handmade(
             "def tools(request):\n    answer(request, {'tools': [], 'nextCursor': 'more'})\n"
@@ -233,16 +189,6 @@ class TestAnUnusualServer:
         outcome = bench.outcome(MCP, to("do", json_output=True))
         assert (outcome.output, outcome.data) == ('{"a": 1}', {"a": 1})
 
-    def test_its_log_is_shown(self, handmade: Handmade) -> None:
-        bench = handmade(
-            "def call(request):\n"
-            "    log = {'level': 'info', 'data': 'half way'}\n"
-            "    send({'method': 'notifications/message', 'params': log})\n"
-            "    answer(request, RESULT)\n"
-        )
-        bench.outcome(MCP, to("do"))
-        assert "info: half way" in bench.shown
-
 
 class TestABrokenServer:
     """Nothing that a server does leaves a process, or a step without an outcome."""
@@ -257,22 +203,11 @@ class TestABrokenServer:
         message = self.broken(handmade("sys.exit('no token')"))
         assert message.endswith("ended with exit status 1 before it answered: no token")
 
-    def test_that_is_killed(self, handmade: Handmade) -> None:
-        message = self.broken(handmade("os.kill(os.getpid(), signal.SIGKILL)"))
-        assert message.endswith("ended by SIGKILL before it answered")
-
-    def test_that_prints_no_messages(self, handmade: Handmade) -> None:
-        bench = handmade("print('Welcome!\\n{\"jsonrpc\": 1}\\n[]', flush=True); sys.exit()")
-        assert "ended with exit status 0 before it answered" in self.broken(bench)
-        assert bench.shown[0] == "Welcome!"
-
     @pytest.mark.parametrize(
         "behaviour",
         [
             "INFO = {**INFO, 'protocolVersion': '1999-01-01'}",
-            "INFO = {}",
             "TOOLS = {'tools': 'do'}",
-            "RESULT = {'content': 'done'}",
             "TOOLS['tools'][0]['outputSchema'] = {'type': 'object', 'required': ['a']}\n"
             "RESULT['structuredContent'] = {}",
         ],
@@ -281,25 +216,10 @@ class TestABrokenServer:
         message = self.broken(handmade(behaviour))
         assert "the MCP server server does not answer as MCP asks" in message
 
-    def test_that_answers_with_an_error(self, handmade: Handmade) -> None:
-        bench = handmade(
-            "def call(request):\n"
-            "    error = {'code': -32000, 'message': 'quota exceeded'}\n"
-            "    send({'id': request['id'], 'error': error})\n"
-        )
-        assert self.broken(bench) == "server.do failed: quota exceeded"
-
     def test_that_sends_more_than_the_cap(self, handmade: Handmade) -> None:
         bench = handmade("RESULT['content'][0]['text'] = 'A' * 100_000")
         message = self.broken(bench, "PB-STEP-OUTPUT", cap=10_000)
         assert message == "the MCP server server sent a message of more than 10,000 bytes"
-
-    def test_that_never_answers(self, handmade: Handmade) -> None:
-        self.broken(handmade("time.sleep(3600)"), "PB-STEP-TIMEOUT", wall=0.5)
-
-    def test_that_falls_silent(self, handmade: Handmade) -> None:
-        bench = handmade("def call(request):\n    time.sleep(3600)")
-        self.broken(bench, "PB-STEP-TIMEOUT", idle=0.5)
 
     def test_that_reads_nothing(self, handmade: Handmade) -> None:
         bench = handmade(
@@ -359,17 +279,6 @@ class TestABrokenServer:
         assert "key [redacted]" in bench.shown
         assert "s3cr3t" not in str((outcome, bench.shown, bench.logged))
 
-    def test_that_prints_a_secret_shows_none(self, handmade: Handmade) -> None:
-        bench = handmade(
-            "print('token s3cr3t-t0ken', file=sys.stderr, flush=True)\n"
-            "RESULT['structuredContent'] = {'echo': 's3cr3t-t0ken'}\n"
-        )
-        secrets = ("s3cr3t-t0ken",)
-        sent = task("server.do", namespace="mcp", secrets=secrets)
-        outcome = bench.outcome(MCP, sent, bench.context(secrets=secrets))
-        assert outcome.data == {"echo": "[redacted]"}
-        assert "s3cr3t" not in str((outcome, bench.shown, bench.logged))
-
 
 def test_two_calls_at_once_do_not_disturb_each_other(handmade: Handmade, tmp_path: Path) -> None:
     bench = handmade("RESULT = text(os.getcwd())")
@@ -388,17 +297,3 @@ def test_two_calls_at_once_do_not_disturb_each_other(handmade: Handmade, tmp_pat
     for thread in threads:
         thread.join()
     assert outputs == {each.folder: str(each.folder) for each in benches}
-
-
-@pytest.mark.parametrize(
-    ("given", "fits"),
-    [
-        ({}, True),
-        ({"arguments": {"a": [1, {"b": None}]}}, True),
-        ({"arguments": []}, False),
-        ({"argument": {}}, False),
-    ],
-)
-def test_its_schema_says_what_with_may_contain(given: dict[str, Any], fits: bool) -> None:
-    assert flaw(MCP.with_schema) == ""
-    assert (mismatch(given, MCP.with_schema) == "") is fits

@@ -83,7 +83,7 @@ def test_a_reserved_namespace_needs_a_package(namespace: str, install: Install) 
     assert registry.find(namespace)
 
 
-@pytest.mark.parametrize("value", ["shout_steps:Missing", "no_such_module:Shout"])
+@pytest.mark.parametrize("value", ["no_such_module:Shout"])
 def test_a_package_that_cannot_be_loaded_is_named(install: Install, value: str) -> None:
     install("shout", value)
     error = refused("shout")

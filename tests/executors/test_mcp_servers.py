@@ -31,11 +31,6 @@ def test_a_server_is_a_program_with_variables(tmp_path: Path) -> None:
     assert of(tmp_path, entry) == Server("tracker", ("npx", "-y", "tracker"), {"A": "b"})
 
 
-def test_its_command_is_enough(tmp_path: Path) -> None:
-    assert of(tmp_path, {"command": "tracker"}) == Server("tracker", ("tracker",), {})
-    assert of(tmp_path, {"command": "tracker", "args": None, "env": None}).env == {}
-
-
 def test_variables_are_replaced_as_in_claude_code(tmp_path: Path) -> None:
     entry = {
         "command": "${BIN:-/usr/bin}/tracker",
@@ -58,17 +53,6 @@ def test_what_env_takes_from_variables_is_secret(tmp_path: Path) -> None:
     assert of(tmp_path, entry, BIN="/bin/x", PATH="/usr/bin").secrets == ()
 
 
-def test_what_a_variable_contains_is_not_replaced_again(tmp_path: Path) -> None:
-    assert of(tmp_path, {"command": "${A}"}, A="${B}", B="b").argv == ("${B}",)
-
-
-def test_a_server_does_not_appear_in_full_where_it_is_shown(tmp_path: Path) -> None:
-    server = of(
-        tmp_path, {"command": "a", "args": ["${TOKEN}"], "env": {"T": "${TOKEN}"}}, TOKEN="x1"
-    )
-    assert "x1" not in repr(server)
-
-
 def test_a_missing_variable_is_named(tmp_path: Path) -> None:
     with pytest.raises(StepError, match="the MCP server 'tracker' needs the variable TOKEN"):
         of(tmp_path, {"command": "a", "args": ["${TOKEN}"]})
@@ -80,10 +64,7 @@ def test_a_missing_variable_is_named(tmp_path: Path) -> None:
         ("tracker", "must be a mapping"),
         ({}, "has no `command`"),
         ({"command": ["tracker"]}, "has no `command`"),
-        ({"command": ""}, "has no `command`"),
-        ({"command": "a", "args": "-v"}, "needs a list of texts as `args`"),
         ({"command": "a", "args": [1]}, "needs a list of texts as `args`"),
-        ({"command": "a", "env": ["A=b"]}, "needs texts as values of `env`"),
         ({"command": "a", "env": {"A": 1}}, "needs texts as values of `env`"),
         ({"type": "http", "url": "https://example.com/mcp"}, "is no program"),
         ({"command": "a", "url": "https://example.com/mcp"}, "is no program"),
@@ -110,10 +91,8 @@ def test_an_unknown_server_is_named_with_those_there_are(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{", "it is not JSON"),
         (b"[" * 100_000, "it is not JSON"),
         (b"\xff", "it is not UTF-8"),
-        (b"[]", "`mcpServers` must map names to servers"),
         (b'{"mcpServers": []}', "`mcpServers` must map names to servers"),
         (b"\xef\xbb\xbf{}", "there is no MCP server 'tracker'"),
     ],

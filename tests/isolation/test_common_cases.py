@@ -90,11 +90,6 @@ class TestNpm:
         assert "_cacache" in said
         assert not (inside.project.home / ".npm").exists()
 
-    @pytest.mark.usefixtures("package")
-    def test_a_place_of_the_system_needs_a_line(self, inside: Inside) -> None:
-        install = "npm install --offline --global --prefix /usr/local ./dependency"
-        assert inside.is_told(install).startswith("write: [/usr/local/lib")
-
 
 def test_pip_installs_a_wheel_into_the_checkout(inside: Inside, project: Project) -> None:
     pytest.importorskip("pip")
@@ -134,7 +129,7 @@ def test_a_browser_shows_a_page(inside: Inside) -> None:
     assert "<p>works</p>" in inside.does(f"chromium {options} --dump-dom 'data:text/html,<p>works'")
 
 
-@pytest.mark.parametrize("cache", ["ms-playwright", "puppeteer", "Cypress"])
+@pytest.mark.parametrize("cache", ["ms-playwright"])
 def test_browsers_that_tests_have_installed_are_found(
     inside: Inside, project: Project, cache: str
 ) -> None:
@@ -195,19 +190,10 @@ class TestSsh:
         assert inside.tries("cat ~/.ssh/key")[0] != 0
 
     @pytest.mark.usefixtures("agent")
-    @pytest.mark.parametrize(
-        "said", ["git@x: Permission denied (publickey).", "Host key verification failed."]
-    )
+    @pytest.mark.parametrize("said", ["git@x: Permission denied (publickey)."])
     def test_what_git_says_over_ssh_names_the_line(self, inside: Inside, said: str) -> None:
         told = inside.is_told(f"echo '{said}' >&2; exit 128")
         assert told == "show: [$SSH_AUTH_SOCK, ~/.ssh/known_hosts]"
-
-    def test_without_an_agent_the_keys_are_named(
-        self, inside: Inside, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-        told = inside.is_told("echo 'git@x: Permission denied (publickey).' >&2; exit 128")
-        assert told == "show: [~/.ssh]"
 
 
 def test_signing_with_gpg_needs_its_keys(inside: Inside, project: Project) -> None:
@@ -227,7 +213,6 @@ def test_signing_with_gpg_needs_its_keys(inside: Inside, project: Project) -> No
     ("shell", "path"),
     [
         ("git config user.name Eve", ".git/config"),
-        ("echo exit 1 >$PWD/.git/hooks/pre-commit", "/.git/hooks/pre-commit"),
         ("echo x >$PWD/.playbooks/policies.yaml", "/.playbooks/policies.yaml"),
     ],
 )

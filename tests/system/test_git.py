@@ -34,11 +34,6 @@ def test_all_worktrees_are_listed_the_main_one_first(
     assert worktrees(tmp_path / "detached") == expected
 
 
-def test_before_the_first_commit_a_worktree_has_no_head(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q")
-    assert worktrees(tmp_path) == (Worktree(tmp_path, "main", ""),)
-
-
 def test_a_bare_repository_is_no_worktree(repository: Path, head: str, tmp_path: Path) -> None:
     git(tmp_path, "clone", "-q", "--bare", str(repository), "bare.git")
     git(tmp_path / "bare.git", "worktree", "add", "-q", "../tree", "main")
@@ -62,13 +57,6 @@ def test_a_git_without_nul_separated_lists_is_understood(
         Worktree(repository, "main", head),
         Worktree(tmp_path / "beside", "x", head),
     )
-
-
-def test_outside_of_a_repository_git_says_why(tmp_path: Path) -> None:
-    with pytest.raises(GitError) as caught:
-        worktrees(tmp_path)
-    assert caught.value.code == "PB-GIT-FAILED"
-    assert "not a git repository" in caught.value.message
 
 
 def test_a_missing_folder_is_not_replaced_by_the_current_one(
@@ -116,18 +104,6 @@ def test_changes_are_listed_committed_or_not(repository: Path, head: str) -> Non
     )
 
 
-def test_before_the_first_commit_staged_and_new_files_are_listed(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q")
-    (tmp_path / "staged").write_text("x\n")
-    git(tmp_path, "add", "staged")
-    (tmp_path / "new").write_text("x\n")
-    assert diff_stat(tmp_path, "") == (
-        " new (new) | 1 +",
-        " staged (new) | 1 +",
-        " 2 files changed, 2 insertions(+)",
-    )
-
-
 def test_a_long_list_is_cut_to_twelve_lines_that_say_what_is_missing(
     repository: Path, head: str
 ) -> None:
@@ -157,7 +133,7 @@ def test_control_characters_of_file_names_are_removed(repository: Path, head: st
     assert all(line.isprintable() for line in lines)
 
 
-@pytest.mark.parametrize("since", ["--output=stolen", "-p", "no-such-commit", "HEAD --", "nul\0"])
+@pytest.mark.parametrize("since", ["--output=stolen", "no-such-commit", "nul\0"])
 def test_an_invalid_commit_is_an_error(repository: Path, since: str) -> None:
     (repository / "new").write_text("")
     with pytest.raises(PlaybookError):

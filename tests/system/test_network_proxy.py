@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from signal import SIGTERM
 from typing import Any
 
 import pytest
@@ -39,7 +38,6 @@ with socket.create_connection(("127.0.0.1", 3128)) as proxy:
     while data := proxy.recv(65536):
         sys.stdout.buffer.write(data)
 """
-URLLIB = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode(), end='')"
 
 
 class Inside:
@@ -106,9 +104,6 @@ class TestAHostThatIsListed:
         argv = (*CURL, "--proxytunnel", site.url)
         assert inside.run(*argv, hosts=(port_of(site),)).stdout == "hello\n"
 
-    def test_answers_python(self, inside: Inside, site: Site) -> None:
-        assert inside.python(URLLIB, site.url, hosts=(port_of(site),)).stdout == "hello\n"
-
     def test_is_cloned_by_git(self, inside: Inside, site: Site, tmp_path: Path) -> None:
         origin = with_a_commit(tmp_path / "origin")
         git(origin, "update-server-info")
@@ -129,13 +124,6 @@ class TestAHostThatIsListed:
             argv = (*CURL, "--cacert", "ca.pem", site.url)
             assert inside.run(*argv, hosts=(port_of(site),)).stdout == "sealed\n"
 
-    def test_gets_a_large_body_and_sends_it_back(self, inside: Inside, site: Site) -> None:
-        body = b"0123456789abcdef" * 200_000
-        argv = (*CURL, "--data-binary", "@-", f"{site.url}/echo")
-        sandbox = inside.sandbox(port_of(site))
-        done = run(argv, cwd=inside.folder, stdin=body, cap=5_000_000, isolation=sandbox)
-        assert done.stdout.encode() == body
-
     def test_is_asked_by_the_name_of_the_address_and_not_of_a_header(
         self, inside: Inside, site: Site
     ) -> None:
@@ -152,18 +140,13 @@ class TestAHostThatIsNotListed:
     @pytest.mark.parametrize(
         ("url", "entry"),
         [
-            ("http://example.com/", "example.com"),
             ("http://example.com:8080/", "example.com:8080"),
             ("http://EXAMPLE.com./", "example.com"),
             ("http://listed.example:8080/", "listed.example:8080"),
             ("http://listed.example.evil.example/", "listed.example.evil.example"),
-            ("http://notbelow.example/", "notbelow.example"),
             ("http://below.example/", "below.example"),
-            ("http://192.0.2.1/", "192.0.2.1"),
-            ("http://169.254.169.254/", "169.254.169.254"),
             ("http://[::ffff:127.0.0.1]/", '"[::ffff:7f00:1]"'),
             ("http://2130706433/", "2130706433"),
-            ("http://0177.0.0.1:22/", "0177.0.0.1:22"),
         ],
     )
     def test_is_refused_with_the_line_that_would_allow_it(
@@ -175,25 +158,6 @@ class TestAHostThatIsNotListed:
         assert answer.startswith("HTTP/1.1 403 ")
         said = f"Add it under `isolation: {{hosts: [{entry}]}}` in .playbooks/config.yaml\n"
         assert answer.endswith(said)
-
-    def test_is_refused_by_a_tunnel_too(self, inside: Inside, site: Site) -> None:
-        argv = (*CURL, "--noproxy", "", "--proxytunnel", site.url)
-        done = inside.run(*argv, hosts=("example.com",))
-        assert done.returncode
-        assert "403" in done.stderr
-        assert not site.requests
-
-    def test_is_refused_by_another_port_of_a_listed_one(self, inside: Inside, site: Site) -> None:
-        assert "Not allowed" in inside.run(*CURL, site.url, hosts=("localhost",)).stdout
-
-    def test_is_refused_by_the_address_of_a_listed_name(self, inside: Inside, site: Site) -> None:
-        url = f"http://127.0.0.1:{site.server_port}"
-        argv = (*CURL, "--noproxy", "", url)
-        assert "Not allowed" in inside.run(*argv, hosts=(port_of(site),)).stdout
-
-    def test_is_refused_after_a_listed_one(self, inside: Inside, site: Site) -> None:
-        done = inside.run(*CURL, site.url, "http://other.example/", hosts=(port_of(site),))
-        assert done.stdout.startswith("hello\nNot allowed: other.example.")
 
     def test_is_not_reached_by_a_second_request_in_the_first(
         self, inside: Inside, site: Site
@@ -234,9 +198,8 @@ class TestANameThatLeadsElsewhere:
     @pytest.mark.parametrize(
         "address",
         [
-            *("127.0.0.1", "::1", "10.0.0.1", "192.168.1.1", "169.254.169.254", "0.0.0.0"),
-            *("::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "fe80::1", "fd00::1"),
-            *("100.100.100.200", "168.63.129.16", "224.0.0.1"),
+            *("127.0.0.1", "::1", "192.168.1.1", "169.254.169.254", "::ffff:127.0.0.1"),
+            *("64:ff9b::7f00:1", "fd00::1", "100.100.100.200"),
         ],
     )
     def test_is_refused_where_only_what_is_above_it_is_listed(
@@ -273,20 +236,13 @@ class TestAHostileClient:
         [
             b"\0\xff\xfe\r\n\r\n",
             b"GET / HTTP/1.1\r\n\r\n",
-            b"GET http://user@localhost/ HTTP/1.1\r\n\r\n",
             b"GET http://localhost\\@evil.example/ HTTP/1.1\r\n\r\n",
-            b"GET http://localhost:1:2/ HTTP/1.1\r\n\r\n",
             b"GET http://localhost%00.example/ HTTP/1.1\r\n\r\n",
-            b"GET http://localhost/a b HTTP/1.1\r\n\r\n",
-            b"GET ftp://localhost/ HTTP/1.1\r\n\r\n",
             b"CONNECT http://localhost/ HTTP/1.1\r\n\r\n",
-            b"GET http://localhost/ HTTP/1.1\r\nHost: a\nX: b\r\n\r\n",
             b"GET http://localhost/ HTTP/1.1\r\nA: b\r\n folded\r\n\r\n",
-            b"GET http://localhost/ HTTP/1.1\r\nno colon\r\n\r\n",
             b"GET http://localhost/ HTTP/1.1\r\nX: " + b"x" * 200_000,
-            b"\x05\x01\x00" + b"\r\n\r\n",
         ],
-        ids=range(14),
+        ids=range(7),
     )
     def test_is_told_that_it_is_not_understood(self, inside: Inside, data: bytes) -> None:
         assert inside.send(data, "localhost").startswith("HTTP/1.1 400 ")
@@ -321,34 +277,6 @@ print(len(served))
 """
         done = inside.python(code, hosts=(port_of(site),))
         assert done.stdout == "{b'HTTP/1.1 503'}\n128\n"
-
-    def test_uses_up_neither_our_descriptors_nor_our_threads(self, inside: Inside) -> None:
-        code = """
-import socket
-many = [socket.create_connection(("127.0.0.1", 3128)) for _ in range(500)]
-print(len(many))
-"""
-        worker = Worker(
-            [sys.executable, "-c", code], cwd=inside.folder, isolation=inside.sandbox("a.example")
-        )
-        (used,) = [
-            (len(list(Path("/proc/self/fd").iterdir())), threading.active_count())
-            for _ in worker.lines()
-        ]
-        assert worker.returncode == 0, worker.stderr
-        descriptors, threads = used
-        assert descriptors < 300
-        assert threads < 200
-
-    def test_that_asks_for_many_hosts_is_told_of_few(self, inside: Inside) -> None:
-        worker = Worker(
-            [*CURL, "--fail", *(f"http://{number}.example" for number in range(50))],
-            cwd=inside.folder,
-            isolation=inside.sandbox("a.example"),
-        )
-        list(worker.lines())
-        assert "9.example" in worker.hint
-        assert "10.example" not in worker.hint
 
     def test_that_reads_nothing_does_not_keep_the_proxy_open(
         self, inside: Inside, site: Site
@@ -395,15 +323,6 @@ for path in ("/run/playbook/proxy", *glob.glob("/tmp/**/proxy", recursive=True))
             done = inside.python(code, hosts=("localhost",))
             assert done.stdout == "/run/playbook/proxy ConnectionRefusedError\n"
 
-    def test_reaches_its_own_servers(self, inside: Inside) -> None:
-        code = """
-import http.server, threading, urllib.request
-server = http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
-threading.Thread(target=server.handle_request).start()
-print(urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}").status)
-"""
-        assert inside.python(code, hosts=("example.com",)).stdout == "200\n"
-
     def test_is_told_of_the_proxy_by_variables(
         self, inside: Inside, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -425,24 +344,6 @@ print(urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}").status)
         outside = subprocess.run(["sh", "-c", look], capture_output=True, check=True, text=True)
         done = inside.run("sh", "-c", f"{look}; ls /proc/$$/fd")
         assert done.stdout.split() == [*outside.stdout.split(), "0", "1", "2"]
-
-    def test_hears_sigterm(self, inside: Inside, tmp_path: Path) -> None:
-        waits = "trap 'echo asked; exit 3' TERM; echo ready; while :; do sleep 0.01; done"
-        worker = Worker(
-            ["sh", "-c", waits],
-            cwd=inside.folder,
-            worker_file=tmp_path / "worker",
-            isolation=inside.sandbox("example.com"),
-        )
-        heard = []
-        for line in worker.lines():
-            heard.append(line)
-            if line == "ready":
-                worker.stop()
-        assert heard == ["ready", "asked"]
-
-    def test_that_a_signal_ends_has_its_status(self, inside: Inside) -> None:
-        assert inside.run("sh", "-c", "kill -TERM $$").returncode == -SIGTERM
 
     def test_that_does_not_exist_is_a_clear_error_and_leaves_nothing(self, inside: Inside) -> None:
         threads, before = threading.active_count(), left_in_tmp()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
@@ -46,13 +45,6 @@ def test_a_command_is_run_to_its_end_with_its_own_environment(tmp_path: Path) ->
     assert done.stderr == f"{tmp_path} {{'ONLY': 'this', 'LC_CTYPE': 'C.UTF-8'}}\n"
 
 
-def test_without_an_environment_the_child_gets_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HANDED_ON", "yes")
-    assert run(python("import os; print(os.environ['HANDED_ON'])"), cwd=tmp_path).stdout == "yes\n"
-
-
 def test_no_shell_reads_the_arguments(tmp_path: Path) -> None:
     hostile = "$(touch pwned); `touch pwned` && * | touch pwned\n-rf"
     code = "import sys; sys.stdout.write(sys.argv[1])"
@@ -62,15 +54,6 @@ def test_no_shell_reads_the_arguments(tmp_path: Path) -> None:
 
 def test_input_larger_than_a_pipe_is_fed_while_output_is_read(tmp_path: Path) -> None:
     assert run(["cat"], cwd=tmp_path, stdin=b"0123456789" * 30_000).stdout == "0123456789" * 30_000
-
-
-def test_a_command_that_does_not_read_its_input_is_no_failure(tmp_path: Path) -> None:
-    done = run(["true"], cwd=tmp_path, stdin=b"x" * 1_000_000)
-    assert (done.returncode, done.timed_out) == (0, False)
-
-
-def test_a_command_without_input_reads_the_end_of_input(tmp_path: Path) -> None:
-    assert run(["cat"], cwd=tmp_path).returncode == 0
 
 
 def test_no_terminal_and_no_descriptor_is_inherited(tmp_path: Path) -> None:
@@ -93,12 +76,9 @@ def test_no_terminal_and_no_descriptor_is_inherited(tmp_path: Path) -> None:
     ("argv", "reason"),
     [
         (["no-such-program"], "No such file"),
-        (["./no-such-program"], "No such file"),
         ([], "cannot start"),
-        ([""], "cannot start"),
         (["./not-executable"], "Permission denied"),
         (["echo", "nul\0"], "null byte"),
-        (["echo", "\ud800"], "cannot start"),
         (["echo", "x" * 10_000_000], "too long"),
     ],
 )
@@ -126,25 +106,6 @@ def test_at_the_timeout_the_whole_group_ends_even_if_it_ignores_sigterm(
     done = run(python(STUBBORN), cwd=tmp_path, timeout=FOREVER)
     assert (done.returncode, done.timed_out) == (-signal.SIGKILL, True)
     assert eventually(lambda: gone(int(done.stdout)))
-
-
-def test_output_beyond_the_cap_is_omitted_in_the_middle_and_marked(tmp_path: Path) -> None:
-    code = "import sys; sys.stdout.write('a' * 50 + 'b' * 5_000_000 + 'c' * 50)"
-    done = run(python(code), cwd=tmp_path, cap=100)
-    assert done.stdout == "a" * 50 + "\n[… 5,000,000 bytes left out …]\n" + "c" * 50
-    assert done.truncated
-
-
-def test_stderr_is_capped_by_itself(tmp_path: Path) -> None:
-    code = "import sys; sys.stderr.write('x' * 200_000); print('ok')"
-    done = run(python(code), cwd=tmp_path, cap=1000)
-    assert (done.stdout, done.truncated) == ("ok\n", True)
-    assert done.stderr.startswith("x" * 500 + "\n[… 199,000 bytes left out …]\n")
-
-
-def test_invalid_utf_8_is_replaced(tmp_path: Path) -> None:
-    code = r"import os; os.write(1, b'caf\xc3\xa9 \xff\n')"
-    assert run(python(code), cwd=tmp_path).stdout == "café \ufffd\n"
 
 
 def test_no_zombie_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,14 +155,6 @@ def test_a_caller_can_talk_with_the_child(leashed: bool, tmp_path: Path) -> None
     assert worker.returncode == 0
 
 
-def test_the_lines_of_stderr_can_be_taken_separately(tmp_path: Path) -> None:
-    code = "import sys; print('out'); print('one\\ntwo', end='', file=sys.stderr)"
-    errors: list[str] = []
-    worker = Worker(python(code), cwd=tmp_path)
-    assert list(worker.lines(errors.append)) == ["out"]
-    assert errors == ["one", "two"]
-
-
 def test_a_giant_line_is_cut_and_the_next_one_is_whole(tmp_path: Path) -> None:
     code = "import sys; sys.stdout.write('x' * 10_000_000 + '\\nnext\\n')"
     worker = Worker(python(code), cwd=tmp_path, cap=1000)
@@ -214,12 +167,6 @@ def test_a_deadline_that_was_extended_is_later(tmp_path: Path) -> None:
     worker.extend(60)
     assert list(worker.lines()) == []
     assert (worker.stopped_by, worker.returncode) == ("", 0)
-
-
-def test_a_process_without_a_deadline_cannot_get_more_time(tmp_path: Path) -> None:
-    worker = Worker(["true"], cwd=tmp_path)
-    worker.extend(60)
-    assert list(worker.lines()) == []
 
 
 def test_the_wall_deadline_ends_a_process_that_writes_output(
@@ -259,23 +206,6 @@ def test_the_idle_deadline_ends_only_a_silent_process(
     assert worker.stderr == "".join(f"{n}\n" for n in range(4))
 
 
-def test_the_readers_own_time_is_not_silence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code = (
-        "import pathlib, time; print('a', flush=True)\n"
-        "while not pathlib.Path('seen').exists(): time.sleep(0.01)\n"
-        "print('b')"
-    )
-    put_clock_forward(monkeypatch, lambda: HOUR * (tmp_path / "seen").exists())
-    worker = Worker(python(code), cwd=tmp_path, idle=FOREVER)
-    lines = worker.lines()
-    assert next(lines) == "a"
-    (tmp_path / "seen").touch()
-    assert list(lines) == ["b"]
-    assert worker.stopped_by == ""
-
-
 def test_a_process_that_only_closed_its_pipes_still_has_deadlines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,13 +231,6 @@ def test_stop_ends_the_group_from_another_thread(
         thread.join()
     assert (worker.stopped_by, worker.returncode) == ("stop", -signal.SIGKILL)
     assert eventually(lambda: gone(child))
-
-
-def test_stopping_what_has_ended_changes_nothing(tmp_path: Path) -> None:
-    worker = Worker(["true"], cwd=tmp_path)
-    assert list(worker.lines()) == []
-    worker.stop()
-    assert (worker.stopped_by, worker.returncode) == ("", 0)
 
 
 def test_the_last_output_of_a_stopped_process_is_read(tmp_path: Path) -> None:
@@ -341,26 +264,6 @@ def test_a_grandchild_that_keeps_the_pipes_open_does_not_hold_up_the_end(tmp_pat
     (group,) = map(int, worker.lines())
     assert (worker.returncode, worker.stopped_by) == (0, "")
     os.killpg(group, signal.SIGKILL)
-
-
-def test_a_group_member_that_ignores_sigterm_does_not_outlive_its_leader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shorten_grace(monkeypatch)
-    code = (
-        "import os, signal, time\n"
-        "if os.fork() == 0:\n"
-        "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "    print(os.getpid(), flush=True)\n"
-        "time.sleep(600)"
-    )
-    worker = Worker(python(code), cwd=tmp_path)
-    lines = worker.lines()
-    child = int(next(lines))
-    worker.stop()
-    assert list(lines) == []
-    assert worker.returncode == -signal.SIGTERM
-    assert eventually(lambda: gone(child))
 
 
 # ── worker files ────────────────────────────────────────────────────────────────────────────
@@ -436,7 +339,7 @@ def test_without_proc_the_recorded_group_is_ended(tmp_path: Path, mocker: Mocker
     assert worker.returncode == -signal.SIGTERM
 
 
-@pytest.mark.parametrize("content", ["", "[" * 10_000, '{"pid": 1, "pgid": 1}\n', '{"pgid": -1}'])
+@pytest.mark.parametrize("content", ["", "[" * 10_000, '{"pgid": -1}'])
 def test_a_damaged_worker_file_is_an_error_and_no_signal_is_sent(
     tmp_path: Path, mocker: MockerFixture, content: str
 ) -> None:
@@ -469,40 +372,12 @@ def test_a_worker_cannot_end_its_own_group(tmp_path: Path, mocker: MockerFixture
             kill_worker(path)
 
 
-def test_a_holder_that_ends_meanwhile_is_no_failure(tmp_path: Path, mocker: MockerFixture) -> None:
-    path = tmp_path / "worker"
-    worker = Worker(["sleep", str(FOREVER)], cwd=tmp_path, worker_file=path)
-    mocker.patch("os.getpgid", side_effect=ProcessLookupError)
-    kill_worker(path)
-    assert list(worker.lines()) == []
-
-
-@pytest.mark.parametrize("hostile", ["link", "folder/below"])
-def test_a_worker_file_that_is_no_file_is_refused(tmp_path: Path, hostile: str) -> None:
-    (tmp_path / "link").symlink_to("elsewhere")
-    (tmp_path / "folder").write_text("")
-    with pytest.raises(StorageError) as caught:
-        worker_alive(tmp_path / hostile)
-    assert caught.value.code == "PB-IO-READ"
-
-
 def test_a_worker_file_that_cannot_be_written_starts_nothing(tmp_path: Path) -> None:
     argv = python("import pathlib; pathlib.Path('started').touch()")
     with pytest.raises(StorageError) as caught:
         Worker(argv, cwd=tmp_path, worker_file=tmp_path / "gone" / "worker")
     assert caught.value.code == "PB-IO-WRITE"
     assert not list(tmp_path.iterdir())
-
-
-def test_a_full_disk_does_not_hide_a_worker(tmp_path: Path, mocker: MockerFixture) -> None:
-    path = tmp_path / "worker"
-    mocker.patch("os.write", side_effect=OSError(errno.ENOSPC, "No space left on device"))
-    worker = Worker(["sleep", str(FOREVER)], cwd=tmp_path, worker_file=path)
-    mocker.stopall()
-    assert path.read_bytes() == b""
-    assert worker_alive(path)
-    kill_worker(path)
-    assert list(worker.lines()) == []
 
 
 # ── what is kept of the output ──────────────────────────────────────────────────────────────
@@ -547,10 +422,6 @@ def test_secrets_are_hidden_by_value_the_longest_first() -> None:
     assert redact("token=abc123 and abc", ["abc", "abc123"]) == "token=[redacted] and [redacted]"
     assert redact("a.c abc", ["a.c"]) == "[redacted] abc"
     assert redact("red", ["red", "acted"]) == "[redacted]"
-
-
-def test_empty_secrets_hide_nothing() -> None:
-    assert redact("a  text", []) == redact("a  text", ["", "  ", "\n"]) == "a  text"
 
 
 def test_a_secret_read_with_its_line_end_is_hidden_without_it() -> None:

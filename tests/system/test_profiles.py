@@ -17,9 +17,10 @@ def git(folder: Path, *arguments: str) -> None:
     subprocess.run(argv, cwd=folder, check=True, capture_output=True)
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with a local remote, a submodule in a submodule, and a worktree beside it."""
+    tmp_path = tmp_path_factory.mktemp("repositories")
     for name in ("inner", "outer", "project"):
         git(tmp_path, "init", "-q", name)
         git(tmp_path / name, "commit", "-q", "--allow-empty", "-m", "first")

@@ -136,7 +136,3 @@ def test_a_program_has_private_caches_and_temporary_files_by_variables() -> None
         assert temporary.is_dir()
         assert any(each.endswith(f"={temporary}") for each in argv)
     assert not temporary.exists()
-
-
-def test_a_program_stays_where_it_is() -> None:
-    assert Sandbox(PROFILE, seatbelt.NAME).inside(KEPT / ".npm/x") == KEPT / ".npm/x"

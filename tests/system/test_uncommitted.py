@@ -25,18 +25,11 @@ def test_what_is_edited_new_deleted_or_staged_is_not_committed(root: Path) -> No
     assert uncommitted(root).paths == (".gitignore", "a.txt", "new/b.txt")
 
 
-def test_without_a_commit_everything_is_uncommitted(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q")
-    put(tmp_path, "a.txt")
-    assert uncommitted(tmp_path).paths == ("a.txt",)
-
-
 HIDING = {
     "skip-worktree": "git update-index --skip-worktree a.txt",
     "assume-unchanged": "git update-index --assume-unchanged a.txt",
     "ignoreStat": "git config core.ignoreStat true; git update-index --really-refresh",
     "untracked": "git config status.showUntrackedFiles no",
-    "monitor": "git config core.fsmonitor true; git update-index --fsmonitor-valid a.txt",
     "filter": "mkdir -p .git/info; git config filter.x.clean 'echo one'; "
     "echo '* filter=x' >.git/info/attributes",
 }
@@ -58,17 +51,10 @@ def test_no_flag_or_setting_hides_an_edit(root: Path, how: str) -> None:
     assert not list((root / ".git").glob(".playbook-tmp-*"))
 
 
-def test_a_mode_that_git_is_told_to_ignore_counts(root: Path) -> None:
-    git(root, "config", "core.fileMode", "false")
-    (root / "a.txt").chmod(0o755)
-    assert uncommitted(root).paths == ("a.txt",)
-
-
-@pytest.mark.parametrize("scope", ["--global", "--local"])
-def test_what_a_filter_or_line_ends_explain_is_committed(root: Path, scope: str) -> None:
+def test_what_a_filter_or_line_ends_explain_is_committed(root: Path) -> None:
     """As git-lfs does: the repository has something else than the disk."""
-    git(root, "config", scope, "filter.big.clean", "tr a-z A-Z")
-    git(root, "config", scope, "filter.big.smudge", "tr A-Z a-z")
+    git(root, "config", "--global", "filter.big.clean", "tr a-z A-Z")
+    git(root, "config", "--global", "filter.big.smudge", "tr A-Z a-z")
     put(root, ".gitattributes", "*.big filter=big\n*.crlf text eol=crlf\n")
     put(root, "x.big", "content\n")
     put(root, "y.crlf", "one\r\n")
@@ -80,8 +66,7 @@ def test_what_a_filter_or_line_ends_explain_is_committed(root: Path, scope: str)
     put(root, "x.big", "other\n")
     put(root, "y.crlf", "two\r\n")
     assert uncommitted(root).paths == ("x.big", "y.crlf")
-    if scope == "--global":
-        git(root, "config", scope, "--remove-section", "filter.big")
+    git(root, "config", "--global", "--remove-section", "filter.big")
 
 
 def test_a_rule_that_appears_later_hides_nothing_that_is_tracked(root: Path) -> None:

@@ -19,19 +19,8 @@ if TYPE_CHECKING:
 
 READING = frozenset(
     {
-        "BashOutput",
-        "CronList",
-        "Glob",
-        "Grep",
-        "LS",
-        "ListAgents",
-        "ListMcpResourcesTool",
-        "NotebookRead",
-        "Read",
-        "ReadMcpResourceTool",
-        "TaskGet",
-        "TaskList",
-        "TaskOutput",
+        *("BashOutput", "CronList", "Glob", "Grep", "LS", "ListAgents", "ListMcpResourcesTool"),
+        *("NotebookRead", "Read", "ReadMcpResourceTool", "TaskGet", "TaskList", "TaskOutput"),
         "ToolSearch",
     }
 )
@@ -39,16 +28,8 @@ READING = frozenset(
 
 DISPATCHING = frozenset(
     {
-        "CronCreate",
-        "CronDelete",
-        "EnterWorktree",
-        "ExitWorktree",
-        "RemoteTrigger",
-        "ScheduleWakeup",
-        "SendMessage",
-        "TeamCreate",
-        "TeamDelete",
-        "Workflow",
+        *("CronCreate", "CronDelete", "EnterWorktree", "ExitWorktree", "RemoteTrigger"),
+        *("ScheduleWakeup", "SendMessage", "TeamCreate", "TeamDelete", "Workflow"),
     }
 )
 """Other ways to prompt the client or to bypass us: a scheduled `continue` looks typed."""

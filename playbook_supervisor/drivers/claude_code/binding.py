@@ -21,6 +21,7 @@ from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.records import Record, as_mapping, field
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.system.disk.files import (
+    content,
     digest,
     ensure_folder,
     locked,
@@ -292,10 +293,8 @@ def dialog_over(private: Path, agent: str) -> None:
 
 
 def _dialog(private: Path) -> tuple[str, str]:
-    with suppress(FileNotFoundError):
-        agent, _, tool = read_bytes(private / _DIALOG).decode("utf-8", "replace").partition("\n")
-        return agent, tool
-    return "", ""
+    agent, _, tool = content(private / _DIALOG).decode("utf-8", "replace").partition("\n")
+    return agent, tool
 
 
 def executable() -> str:

@@ -17,6 +17,7 @@ from playbook_supervisor.errors import StorageError
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.disk.files import (
+    content,
     ensure_folder,
     locked,
     read_bytes,
@@ -66,7 +67,7 @@ def registered(pid: int) -> Registration | None:
     """The session that the client drives; None without one, or if another process had its id."""
     file = _file(pid)
     found = _read(file) if file else None
-    if file is None or found is None or _lives(pid, found.born):
+    if file is None or found is None or ancestry.lives(pid, found.born):
         return found
     _remove(file)
     return None
@@ -99,10 +100,7 @@ def can_register() -> bool:
 def turn(pid: int) -> str:
     """Whose turn it is: `person`, or `told` once the person has been told; empty before."""
     file = _file(pid)
-    try:
-        return read_bytes(_turn(file)).decode("utf-8", "replace") if file else ""
-    except FileNotFoundError:
-        return ""
+    return content(_turn(file)).decode("utf-8", "replace") if file else ""
 
 
 def set_turn(pid: int, whose: str) -> None:
@@ -147,15 +145,11 @@ def _read(file: Path) -> Registration | None:
     return Registration(*lines) if len(lines) == _LINES else None
 
 
-def _lives(pid: int, born: str) -> bool:
-    return ancestry.lives(pid, born)
-
-
 def _sweep(folder: Path) -> None:
     sweep(folder)
     for file in _files():
         found = _read(file)
-        if found is None or not _lives(int(file.name), found.born):
+        if found is None or not ancestry.lives(int(file.name), found.born):
             _remove(file)
 
 

@@ -74,7 +74,6 @@ def command(
 
 
 def _is_foreign(root: Path, name: str) -> bool:
-    """True if the project has another program's prompt of this name, which the model gets."""
     installed = CommandIndex(root, home=None).resolve(f"/{name}")
     file = installed.file if installed else None
     return file is not None and not is_ours(read_bytes(file))
@@ -106,7 +105,6 @@ class TypedCommand:
         binding.bind(self.store.checkout, private, bound)
 
     def _leave_other(self, session_id: str) -> None:
-        """Unbind a session of another branch that this client has driven until now."""
         other = binding.bound(self.store.checkout)
         if other in ("", session_id):
             return
@@ -263,7 +261,6 @@ def _pause(typed: TypedCommand) -> HookReply:
 
 
 def _abort(typed: TypedCommand) -> HookReply:
-    """End the session. Further calls of this client's agents are refused, and so is its gate."""
     tree = _open_session(typed, "", or_failed=True)
     with binding.exclusive(tree.private):
         former = typed.former(tree.private)

@@ -19,9 +19,9 @@ from playbook_supervisor.sessions.files.serialize import WorkItem
 from playbook_supervisor.sessions.store.snapshot import Snapshot, for_agents
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.disk.files import (
+    content,
     ensure_folder,
     locked,
-    read_bytes,
     write_atomically,
 )
 from playbook_supervisor.system.git.checkout import Checkout
@@ -184,10 +184,7 @@ def mark_of(private: Path) -> str:
 
 
 def _kept_mark(private: Path) -> str:
-    try:
-        mark = read_bytes(private / _MARK).decode("ascii", "replace")
-    except FileNotFoundError:
-        return ""
+    mark = content(private / _MARK).decode("ascii", "replace")
     return mark if len(mark) == _LENGTH and mark.isalnum() else ""
 
 

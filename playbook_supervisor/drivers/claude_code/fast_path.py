@@ -82,7 +82,6 @@ def _round(
 
 
 def _private(payload: Mapping[str, Any], root: str) -> tuple[str, str]:
-    """The git directory and the private folder of the conversation's session; empty if none."""
     git_dir = git_directory(root)
     session, client = marked(git_dir)
     ours = session.replace("-", "").isalnum() and client == payload.get("session_id")
@@ -90,7 +89,6 @@ def _private(payload: Mapping[str, Any], root: str) -> tuple[str, str]:
 
 
 def _binding(private: str, agent: str, environment: Mapping[str, str]) -> Mapping[str, Any] | None:
-    """The binding, if this process drives the session and the agent has not been dismissed."""
     if not private or exists(join(private, "dialog")):
         return None
     try:

@@ -134,7 +134,8 @@ def dialog_answer(hook: HookContext) -> HookReply | None:
     gate = snapshot.directive
     if not isinstance(gate, Ask) or gate.id != shown:
         aborted = snapshot.manifest.status is SessionStatus.ABORTED
-        late = has_ended([shown], snapshot.session_id) if aborted else _late(shown)
+        late = f"playbook: the gate {shown} was answered elsewhere; this answer does not count."
+        late = has_ended([shown], snapshot.session_id) if aborted else late
         return HookReply("PostToolUse", snapshot=snapshot, note=late, shown=late)
     answers = hook.mapping("tool_response").get("answers")
     text = str(answers.get(question, "")) if isinstance(answers, dict) else ""
@@ -176,10 +177,6 @@ def record_answer(
     hook.progress()
     hook.bound.turn = "supervised"
     return HookReply(event, snapshot=hook.tree.advance().after(before))
-
-
-def _late(gate: str) -> str:
-    return f"playbook: the gate {gate} was answered elsewhere; this answer does not count."
 
 
 def reminder(snapshot: Snapshot) -> str:

@@ -85,7 +85,7 @@ def typed(here: Checkout, words: Sequence[str], pid: int, *, interactive: bool) 
     if goal is None:
         raise StateError("PB-STATE-NO-SESSION", _NO_GOAL, guidance=_SET_ONE)
     if word == _OFF:
-        _forget(pid)
+        remove(_file(pid))
         return _told(f"The goal {_name(goal)} is dropped.")
     if not word:
         return _told(f"The goal is {_name(goal)}. `/playbook.goal off` drops it.")
@@ -134,7 +134,7 @@ def stop(pid: int, payload: Mapping[str, Any], environment: Mapping[str, str]) -
         goal = replace(goal, tries=0)
     accepted = bool(found.asked) and found.asked == goal.accepted
     if found.answer is Answer.HELD or accepted:
-        _forget(pid)
+        remove(_file(pid))
         by = f", {BY_A_PERSON}" if accepted else ""
         return _shown(f"Goal reached: {_name(goal)}: {found.evidence}{by}")
     if found.asked:
@@ -213,7 +213,3 @@ def _keep(pid: int, goal: Goal) -> None:
             remove(other)
     data = json.dumps({**as_mapping(goal), "pinned": as_mapping(goal.pinned)}).encode()
     write_atomically(_file(pid), data, durable=False, permissions=_ONLY_THE_USER)
-
-
-def _forget(pid: int) -> None:
-    remove(_file(pid))

@@ -13,6 +13,7 @@ from pathlib import Path
 from playbook_supervisor.drivers.claude_code import settings
 from playbook_supervisor.drivers.claude_code.marker import SCRIPT
 from playbook_supervisor.errors import StateError
+from playbook_supervisor.system.disk import files
 from playbook_supervisor.system.disk.files import digest, read_bytes
 
 _SHIPPED = "hooks/playbook.sh"  # in our templates, which are the plugin
@@ -78,8 +79,4 @@ def _changed(what: str, file: str) -> StateError:
 
 
 def _read(file: Path) -> bytes:
-    """The file's content, empty if there is none."""
-    try:
-        return read_bytes(file, limit=_LARGEST)
-    except FileNotFoundError:
-        return b""
+    return files.content(file, limit=_LARGEST)

@@ -126,7 +126,6 @@ def _named_as_installed(payload: Mapping[str, Any]) -> Mapping[str, Any]:
 def _typed(
     here: checkout.Checkout, pid: int, payload: Mapping[str, Any], environment: Mapping[str, str]
 ) -> HookReply | None:
-    """Carry out a typed command, if it is one of ours."""
     if not str(payload.get("command_name", "")).startswith(_COMMAND):
         return None
     from playbook_supervisor.drivers import own_agents
@@ -258,7 +257,6 @@ def _skill(hook: HookContext, given: Mapping[str, Any]) -> HookReply | None:
 
 
 def _skill_call(given: Mapping[str, Any]) -> list[str]:
-    """The command that `Skill` is called with, without its slash, and its arguments."""
     name = str(given.get("skill", "")).strip().removeprefix("/")
     return [name, str(given.get("args", "") or "")]
 
@@ -303,7 +301,6 @@ def _started(hook: HookContext) -> HookReply | None:
 
 
 def _other_conversation(hook: HookContext) -> HookReply | None:
-    """Another conversation in the same worktree learns that a session waits, and is left alone."""
     if hook.text("hook_event_name") != "SessionStart":
         return None
     if hook.same_process and hook.text("source") in ("clear", "resume", "compact"):
@@ -430,7 +427,6 @@ def _without_record(
 
 
 def _spoken_to(pid: int, prompt: str, message: str, *, first: bool) -> HookReply | None:
-    """A person's message begins a turn of their own; a notification does not."""
     if prompt.startswith(_OUR_COMMANDS):
         return None
     person = not (notices.is_automatic(prompt) or prompt.lstrip().startswith("<"))
@@ -439,7 +435,6 @@ def _spoken_to(pid: int, prompt: str, message: str, *, first: bool) -> HookReply
 
 
 def _released(known: Registration, pid: int) -> HookReply:
-    """The reply to `/playbook.pause` and `/playbook.abort`: the conversation is free again."""
     client_register.release(pid)
     message = _RELEASED.format(session=known.session, gone=_where(known))
     return HookReply("UserPromptExpansion", note=message, shown=message)

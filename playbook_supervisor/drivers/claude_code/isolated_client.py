@@ -138,7 +138,6 @@ def _of_client(profile: Profile, door: Path, kept: Path) -> Profile:
 
 
 def _program(file: Path, *words: str) -> str:
-    """Write a program that runs ours, whatever PATH and the variables of Python say."""
     command = shlex.join([sys.executable, "-I", *words])
     text = f'#!/bin/sh\nexec {command} "$@"\n'
     write_atomically(file, os.fsencode(text), permissions=0o700)
@@ -178,7 +177,6 @@ def _answer(
 
 
 def _planted(here: Checkout, isolated: Sandbox, before: Mapping[Path, str]) -> PolicyError | None:
-    """As `Sandbox.removed`. The client itself may keep permissions that a person has given."""
     settings = (here.root / client_settings.FILE, here.root / client_settings.LOCAL_FILE)
     kept = {file for file in settings if _object(file).keys() == {"permissions"}}
     return isolated.removed({path: link for path, link in before.items() if path not in kept})

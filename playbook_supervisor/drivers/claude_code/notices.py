@@ -40,7 +40,6 @@ class Notice(Record):
 
     agent: str
     tool_use: str
-    completed: bool
     waits: bool
     text: str
     reason: str
@@ -60,7 +59,6 @@ def read(prompt: str) -> Notice:
     return Notice(
         agent=fields.get("task-id", ""),
         tool_use=fields.get("tool-use-id", ""),
-        completed=completed,
         waits=completed and _STILL_WORKING in fields.get("note", ""),
         text=result,
         reason="" if completed else fields.get("summary", "") or result or FAILED,

@@ -15,7 +15,7 @@ from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.model import SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy
-from playbook_supervisor.system.disk.files import read_bytes
+from playbook_supervisor.system.disk import files
 
 _MANAGED: tuple[Path, ...] = (
     Path("/etc/claude-code"),
@@ -28,6 +28,7 @@ _DENIED = "PB-CHECK-DENIED"
 
 _EDITING = frozenset({"acceptEdits", "auto", "bypassPermissions"})
 """The permission modes in which workers edit without asking."""
+_IN_FORCE = ("defaultMode", "allow")
 _LARGEST = 1 << 20
 
 
@@ -49,18 +50,15 @@ def _managed_files() -> Iterator[Path]:
 
 def content(file: Path) -> bytes:
     """The file's content; empty if there is none."""
-    try:
-        return read_bytes(file, limit=_LARGEST)
-    except FileNotFoundError:
-        return b""
+    return files.content(file, limit=_LARGEST)
 
 
 def in_force(root: Path, home: Path) -> tuple[str, list[str]]:
     """The permission mode, and the rules that allow something."""
     mode, allowed = "default", list[str]()
     for file in settings_files(root, home):
-        read = settings.read(content(file), str(file))
-        own, rules = read.get("permissions", "defaultMode"), read.get("permissions", "allow")
+        read = settings.value(content(file), str(file), "permissions")
+        own, rules = (read.get(key) if isinstance(read, dict) else None for key in _IN_FORCE)
         mode = own if isinstance(own, str) else mode
         allowed += [str(rule) for rule in rules] if isinstance(rules, list) else []
     return mode, allowed
@@ -87,7 +85,7 @@ def hooks_disabled(root: Path, home: Path) -> str:
         data = content(file)
         if settings.disables_hooks(data, str(file)):
             return f"`disableAllHooks` in {file}"
-        if file in managed and settings.read(data, str(file)).get("allowManagedHooksOnly") is True:
+        if file in managed and settings.value(data, str(file), "allowManagedHooksOnly") is True:
             return f"`allowManagedHooksOnly` in {file}"
     return ""
 
@@ -143,14 +141,13 @@ def require_allowed(
 
 def _rules(file: Path) -> list[str]:
     try:
-        rules = settings.read(content(file), str(file)).get("permissions", "deny")
+        rules = settings.value(content(file), str(file), "permissions", "deny")
     except PlaybookError:
         return []
     return [rule for rule in rules if isinstance(rule, str)] if isinstance(rules, list) else []
 
 
 def _needed(step: Step, *, conversation: bool) -> Mapping[str, tuple[str, ...]]:
-    """The tools that a step needs, and what it calls them with: any of it must be allowed."""
     own = {rule.partition("(")[0].strip(): ("",) for rule in step.tools or ()}
     if not conversation:
         return own

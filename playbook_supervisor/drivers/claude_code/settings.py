@@ -106,23 +106,15 @@ Terminals of clients before 2.1.332 warn of an event that they do not know, at e
 # ── the settings ────────────────────────────────────────────────────────────────────────────
 
 
-def read(data: bytes, source: str = FILE) -> Settings:
-    """The settings in `data`, empty if there is no file. CheckError PB-CHECK-SETTINGS."""
-    return Settings(yaml_values(_document(data, source).data))
+def value(data: bytes, source: str, *keys: str) -> Any:
+    """What these settings have under the keys; None if nothing. CheckError PB-CHECK-SETTINGS."""
+    return _below(yaml_values(_document(data, source).data), *keys)
 
 
-class Settings:
-    """The settings of a file as plain data."""
-
-    def __init__(self, data: Any) -> None:
-        self._data = data
-
-    def get(self, *keys: str) -> Any:
-        """The value under these keys; None if there is none."""
-        value = self._data
-        for key in keys:
-            value = value.get(key) if isinstance(value, dict) else None
-        return value
+def _below(found: Any, *keys: str) -> Any:
+    for key in keys:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
 
 
 def _document(data: bytes, source: str) -> Document:
@@ -158,7 +150,7 @@ def merged(data: bytes, *, hooks: bool = True) -> bytes:
         listed += [rule for rule in rules if rule not in listed]
     for event in HOOKS if hooks else ():
         _list(document, "hooks", event)
-    entries = Settings(document.data).get("hooks") if hooks else {}
+    entries = _below(document.data, "hooks") if hooks else {}
     for event in [*entries]:
         _merge_entry(entries, event)
     unchanged = document.data == _document(data, FILE).data
@@ -209,8 +201,8 @@ def _merge_entry(hooks: dict[str, Any], event: str) -> None:
 
 def lacking(data: bytes, source: str = FILE) -> tuple[str, ...]:
     """The entries and rules of ours that are missing or altered. CheckError if it is not JSON."""
-    settings = read(data, source)
-    hooks = settings.get("hooks")
+    settings = value(data, source)
+    hooks = _below(settings, "hooks")
     entries = [
         event
         for event, (matcher, wanted) in HOOKS.items()
@@ -220,42 +212,42 @@ def lacking(data: bytes, source: str = FILE) -> tuple[str, ...]:
         f"permissions.{kind} {rule}"
         for kind, wanted in _RULES.items()
         for rule in wanted
-        if rule not in _items(settings.get("permissions", kind))
+        if rule not in _items(_below(settings, "permissions", kind))
     ]
     return (*(f"hooks.{event}" for event in entries), *rules)
 
 
 def holds_ours(data: bytes) -> bool:
     """True if any hook entry in these settings is ours. CheckError if they are not JSON."""
-    hooks = read(data).get("hooks")
+    hooks = value(data, FILE, "hooks")
     return any(True for event in HOOKS for _ in _ours(hooks, event))
 
 
 def runs_script(data: bytes) -> bool:
     """True if an entry of ours runs the script; those of earlier versions do not."""
-    hooks = read(data).get("hooks")
+    hooks = value(data, FILE, "hooks")
     return any(SCRIPT in entry["command"] for event in HOOKS for _, entry in _ours(hooks, event))
 
 
 def disables_hooks(data: bytes, source: str) -> bool:
     """True if these settings, of any scope, disable all hooks."""
-    return read(data, source).get("disableAllHooks") is True
+    return value(data, source, "disableAllHooks") is True
 
 
 def plugin_switch(data: bytes, source: str) -> bool | None:
     """True if these settings, of any scope, enable our plugin, False if they disable it."""
-    switches = read(data, source).get("enabledPlugins")
+    switches = value(data, source, "enabledPlugins")
     named = switches.items() if isinstance(switches, dict) else ()
     return next((on is True for name, on in named if str(name).startswith(PLUGIN)), None)
 
 
 def command_of(data: bytes, event: str) -> str:
     """The command of our entry at that event; empty if there is none."""
-    return next((str(entry["command"]) for _, entry in _ours(read(data).get("hooks"), event)), "")
+    hooks = value(data, FILE, "hooks")
+    return next((str(entry["command"]) for _, entry in _ours(hooks, event)), "")
 
 
 def _ours(hooks: Any, event: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Our entries at that event, each with the group that it is in."""
     for group in _items(hooks.get(event) if isinstance(hooks, dict) else None):
         for entry in _items(group.get("hooks") if isinstance(group, dict) else None):
             command = entry.get("command") if isinstance(entry, dict) else None

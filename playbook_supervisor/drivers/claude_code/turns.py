@@ -132,7 +132,6 @@ def prompted(hook: HookContext) -> HookReply | None:
 
 
 def _answered(hook: HookContext, prompt: str) -> HookReply | None:
-    """Record an answer to the open gate, or ask back what a bare "no" means."""
     if not hook.interactive or prompt.lstrip().startswith("<"):
         return None
     if hook.bound.ended:

@@ -262,6 +262,14 @@ def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
     return data
 
 
+def content(path: Path, *, limit: int | None = None) -> bytes:
+    """As `read_bytes`; empty if there is no such file."""
+    try:
+        return read_bytes(path, limit=limit)
+    except FileNotFoundError:
+        return b""
+
+
 def written_at(path: Path) -> int:
     """When the file was written, in ns since the epoch; 0 if it is not there."""
     try:

@@ -126,7 +126,6 @@ def followed(path: Path, ended: Callable[[], bool], wait: Callable[[], None]) ->
 
 
 def _state(path: Path) -> tuple[int, int]:
-    """The size of the log, and how many bytes of it were left out."""
     with path.open("rb") as log:
         log.seek(HEAD)
         said = re.match(_MARKED, log.read(_MARK_SIZE))

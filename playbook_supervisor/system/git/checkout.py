@@ -14,7 +14,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.records import Record, replace
-from playbook_supervisor.system.disk.files import digest, read_bytes
+from playbook_supervisor.system.disk.files import content, digest, read_bytes
 
 _SMALL = 1 << 16
 _PACKED = 1 << 26
@@ -238,7 +238,6 @@ def _linked(here: Checkout) -> list[tuple[Path, Path]]:
 
 
 def _nearest(folder: Path) -> tuple[Path, Path]:
-    """The git directory of the checkout that contains the folder, and its root."""
     for root in (folder, *folder.parents):
         git_dir = _git_directory(root)
         if git_dir is not None:
@@ -300,7 +299,6 @@ def _head(git_dir: Path, common_dir: Path) -> tuple[str, str]:
 
 
 def _commit(content: bytes) -> str:
-    """The commit id that a reference's file contains; empty for anything else."""
     commit = content.rstrip()
     if len(commit) not in (40, 64) or commit.strip(b"0123456789abcdef"):
         return ""
@@ -308,10 +306,7 @@ def _commit(content: bytes) -> str:
 
 
 def _packed(common_dir: Path, name: bytes) -> bytes:
-    try:
-        packed = read_bytes(common_dir / "packed-refs", limit=_PACKED)
-    except FileNotFoundError:
-        return b""
+    packed = content(common_dir / "packed-refs", limit=_PACKED)
     before, found, _ = packed.partition(b" " + name + b"\n")
     return before.rpartition(b"\n")[2] if found else b""
 

@@ -18,17 +18,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import disk_usage
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.system.disk import files, user_state
 from playbook_supervisor.system.git import git_process
+from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.git.tree_git import TreeGit
 from playbook_supervisor.system.git.tree_objects import TreeObjects
 from playbook_supervisor.system.process.cancellation import Interrupted, cancel_requested
-
-if TYPE_CHECKING:
-    from playbook_supervisor.system.git.checkout import Checkout
 
 MOST_ROOMS = 8
 MOST_BYTES = 10_000_000_000
@@ -152,7 +149,6 @@ class CleanRoom:
         files.ensure_folder(self.temporary)
 
     def _furnish(self, git: TreeGit, tree: str) -> None:
-        """Make the room a repository of its own, at a commit of the tree, with the tags."""
         folder = self.root / ".git"
         for part in ("refs", "objects/info"):
             files.ensure_folder(folder / part)
@@ -271,14 +267,12 @@ def _held(lock: Path, waiting: Callable[[], None]) -> Iterator[None]:
 
 
 def _kept() -> list[KeptRoom]:
-    """All rooms: that which was used last first, and abandoned ones last."""
     kept = map(_read, rooms().iterdir()) if rooms().is_dir() else ()
     used = {each: files.written_at(each.place / _LOCK) for each in kept}
     return sorted(used, key=lambda each: (each.is_abandoned, -used[each]))
 
 
 def _sweep(ours: Path) -> None:
-    """Remove rooms that are too many or too large, and those whose repository is gone."""
     size = 0
     for number, each in enumerate(_kept(), 1):
         size += each.size
@@ -317,7 +311,6 @@ def _read(place: Path) -> KeptRoom:
 
 
 def _size(place: Path) -> int:
-    """The bytes that a folder takes, as far as it can be read."""
     size, folders = 0, [] if place.is_symlink() else [os.fspath(place)]
     while folders:
         with suppress(OSError), os.scandir(folders.pop()) as entries:
@@ -365,7 +358,6 @@ def _paths(root: Path) -> Iterator[str]:
 
 
 def _remove_others(root: Path, kept: frozenset[str]) -> None:
-    """Remove all but these files, and the folders that have none of them."""
     folders = {""}
     for path in kept:
         while (path := path.rpartition("/")[0]) not in folders:

@@ -133,7 +133,6 @@ def _worker(git: TreeGit, arguments: Sequence[str], seconds: float, *, cap: int)
 
 
 def _check(root: Path, arguments: Sequence[str], worker: Worker) -> None:
-    """Raise if git failed or a person asked to stop; a deadline is no failure."""
     if worker.stopped_by == "stop":
         raise Interrupted
     if not worker.stopped_by and worker.returncode:

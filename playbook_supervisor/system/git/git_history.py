@@ -57,7 +57,7 @@ def merged_into(folder: Path, name: str, branch: str) -> str:
 def as_of(root: Path, path: str, ms: int) -> bytes | None:
     """The committed content of the file at that time, ms since the epoch; None if there is none."""
     try:
-        when = f"--before=@{max(ms, 0) // 1000} +0000"  # git guesses what a negative number means
+        when = f"--before=@{max(ms, 0) // 1000} +0000"  # git takes a negative time for now
         commit = ask(root, "log", "-1", "--format=%H", when, "HEAD", "--", path).strip()
         return ask(root, "cat-file", "blob", f"{commit}:{path}").encode() if commit else None
     except PlaybookError:

@@ -104,7 +104,6 @@ class Plumbing:
             pause = min(pause * 2, _LONGEST)
 
     def _freed(self, lock: str) -> bool:
-        """Remove that lock if it is an old one of this repository; whether it was."""
         file = Path(lock)
         with suppress(OSError):
             ours = file.is_relative_to(self.git_dir)
@@ -127,7 +126,6 @@ def checked(where: Path, arguments: Sequence[str], done: Completed) -> str:
 
 
 def _locked_out(done: Completed) -> bool:
-    """True if another git held a lock, or moved a reference first."""
     words = ("cannot lock ref", ".lock'", "unable to update local ref", "could not be updated")
     failed = done.returncode != 0 and not done.timed_out
     return failed and any(each in done.stderr for each in words)

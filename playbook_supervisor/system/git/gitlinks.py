@@ -31,7 +31,6 @@ def entered(here: Checkout) -> Iterator[Path]:
 
 
 def _any(git_dir: Path) -> bool:
-    """Whether there may be one: most have none, and starting git takes a while."""
     for file in (git_dir / "index", *git_dir.glob("sharedindex.*")):
         with suppress(OSError):
             if _IN_INDEX in file.read_bytes():

@@ -363,7 +363,6 @@ def _feed_paths(git: TreeGit, how: str, paths: Sequence[str], index: Path) -> No
 
 
 def _hidden_rules(root: Path, folders: Iterable[str], known: Iterable[str]) -> list[str]:
-    """The `.gitignore` files beside files of the tree that are not in the tree themselves."""
     there = set(known)
     top = os.fspath(root)  # a tree may have thousands of folders
     files = (f"{folder}/{_RULES}" if folder else _RULES for folder in folders)

@@ -11,15 +11,12 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.system.disk import files
 from playbook_supervisor.system.git import git_process
+from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.git.tree_git import TreeGit
-
-if TYPE_CHECKING:
-    from playbook_supervisor.system.git.checkout import Checkout
 
 Entry = tuple[str, str]
 """The mode and the id of a file."""

@@ -74,7 +74,6 @@ def uncommitted(root: Path, pinned: Pinned = NOW) -> Uncommitted:
 
 
 def _in_module(root: Path, commit: str) -> Uncommitted:
-    """The changes in a submodule; the empty path is the submodule's commit."""
     if not root.is_dir():
         return Uncommitted(("",))
     if not os.path.lexists(root / ".git"):  # it was never fetched

@@ -76,7 +76,6 @@ def undo(root: Path, before: str, head: str, name: str, pinned: Pinned = NOW) ->
 
 
 def _commits(git: Plumbing, here: Checkout, head: str) -> list[str]:
-    """The commits since `head`, newest first; none where all are of nothing but sessions."""
     if here.head == head:
         return []
     if not head or not is_ancestor(here.root, head, here.head):
@@ -107,7 +106,6 @@ def _keep(git: Plumbing, ours: TreeGit, here: Checkout, now: str, reference: str
 
 
 def _unstage(git: Plumbing, paths: set[str]) -> None:
-    """Let the index say of these paths what the commit says."""
     if not paths:
         return
     listed = "\0".join(sorted(paths)).encode("utf-8", "surrogateescape")

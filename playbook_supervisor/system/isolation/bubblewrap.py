@@ -14,15 +14,11 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.system.isolation.profiles import inside, real
+from playbook_supervisor.system.isolation.profiles import Profile, inside, real
 from playbook_supervisor.system.process.child_process import read_outputs
-
-if TYPE_CHECKING:
-    from playbook_supervisor.system.isolation.profiles import Profile
 
 NAME = "bwrap"
 _ALONE = (

@@ -6,13 +6,10 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.isolation import profiles
-
-if TYPE_CHECKING:
-    from playbook_supervisor.system.isolation.profiles import Profile
+from playbook_supervisor.system.isolation.profiles import Profile
 
 _SETTINGS = ".playbooks/config.yaml"
 _READ_ONLY = r"""(?xi)

@@ -317,7 +317,6 @@ def _refusal(refused: _Refused) -> bytes:
 
 
 def _relay(client: socket.socket, server: socket.socket) -> None:
-    """Copy both ways until the server has ended, and the client has seen it."""
     sending = threading.Thread(target=_copy, args=(client, server), daemon=True)
     sending.start()
     _copy(server, client)
@@ -333,7 +332,6 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 
 def _shut(*sockets: socket.socket | None) -> None:
-    """End connections, also for threads that wait for them."""
     for each in sockets:
         with suppress(OSError):
             if each is not None:
@@ -341,7 +339,6 @@ def _shut(*sockets: socket.socket | None) -> None:
 
 
 def _name(host: str) -> str:
-    """One form of a name or an address."""
     name = host.strip("[]").rstrip(".").lower()
     try:
         return str(ipaddress.ip_address(name))

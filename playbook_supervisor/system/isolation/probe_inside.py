@@ -80,7 +80,6 @@ def _opens(path: str, flags: int) -> bool:
 
 
 def _process(ticks: int) -> bool:
-    """Whether a process is seen that has started then."""
     try:
         return any(started(each) == ticks for each in os.listdir("/proc") if each.isdigit())  # noqa: PTH208
     except OSError:  # there is no /proc

@@ -66,7 +66,6 @@ def findings(isolation: Isolation, root: Path, trials: Sequence[Trial]) -> list[
 
 
 def _questions(trial: Trial, name: str, port: int) -> list[tuple[str, object]]:
-    """What the program inside is asked: kinds and targets of `probe_inside`."""
     match trial.kind:
         case "place" | "scratch":
             return [("place", str(path)) for path in trial.places]

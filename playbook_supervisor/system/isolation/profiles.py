@@ -242,7 +242,6 @@ def git_protected(here: Checkout) -> Iterator[Path]:
 
 
 def _borrowed_objects(here: Checkout) -> Iterator[Path]:
-    """Where the objects are that the repository shares with others."""
     objects = here.common_dir / "objects"
     try:
         text = read_bytes(objects / "info/alternates", limit=_LARGEST).decode("utf-8", "replace")
@@ -252,7 +251,6 @@ def _borrowed_objects(here: Checkout) -> Iterator[Path]:
 
 
 def _local_remotes(here: Checkout) -> Iterator[Path]:
-    """The repositories on this machine that git pushes to."""
     try:
         text = read_bytes(here.common_dir / "config", limit=_LARGEST).decode("utf-8", "replace")
     except (OSError, PlaybookError):
@@ -266,7 +264,6 @@ def _local_remotes(here: Checkout) -> Iterator[Path]:
 
 
 def _modules(folder: Path) -> Iterator[Path]:
-    """The git directories of submodules, also of nested ones; their names may have slashes."""
     if not folder.is_dir():
         return
     for each in sorted(folder.iterdir()):
@@ -374,7 +371,6 @@ def on_path(path: str) -> Iterator[Path]:
 
 
 def _named_files() -> Iterator[Path]:
-    """The settings and certificates that variables name, wherever they are."""
     for variable in _FILES:
         if (name := os.environ.get(variable, "")).startswith("/"):
             yield Path(name)

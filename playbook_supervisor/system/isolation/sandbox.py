@@ -9,7 +9,6 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PlaybookError, PolicyError, StorageError
 from playbook_supervisor.formats.sanitize import some
@@ -17,10 +16,8 @@ from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import ensure_folder
 from playbook_supervisor.system.git import checkout, gitlinks
 from playbook_supervisor.system.isolation import bubblewrap, hints, profiles, seatbelt
+from playbook_supervisor.system.isolation.network_proxy import Proxy
 from playbook_supervisor.system.isolation.profiles import Profile
-
-if TYPE_CHECKING:
-    from playbook_supervisor.system.isolation.network_proxy import Proxy
 
 CODE = "PB-POLICY-ISOLATION"
 _SIGNALS = frozenset({4, 6, 7, 8, 9, 11, 15})

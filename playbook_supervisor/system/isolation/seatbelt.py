@@ -16,10 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from shutil import which
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from playbook_supervisor.system.isolation.profiles import Profile
+from playbook_supervisor.system.isolation.profiles import Profile
 
 NAME = "sandbox-exec"
 _ALONE = """(version 1)

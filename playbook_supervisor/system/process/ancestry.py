@@ -129,7 +129,6 @@ def is_first_inside(pid: int) -> bool:
 
 
 def _numbers(pid: int) -> list[int]:
-    """The process's number in our namespace, then in each one within."""
     try:
         lines = (_PROC / str(pid) / "status").read_text("utf-8", "replace").splitlines()
     except OSError:

@@ -108,7 +108,9 @@ class Broker:
     def _take(self) -> None:
         connection, _ = self._socket.accept()
         caller = ancestry.process(peer(connection))
-        if caller is None or len(self._working) >= _MOST or not self._is_inside(caller):
+        above = ancestry.ancestors(caller.pid) if caller else ()
+        inside = any(each.pid == self._program for each in above)
+        if caller is None or len(self._working) >= _MOST or not inside:
             connection.close()
             return
         child = os.fork()
@@ -117,11 +119,7 @@ class Broker:
         self._working[connection.fileno()] = child, connection
         self._poll.register(connection, _GONE)
 
-    def _is_inside(self, caller: ancestry.Process) -> bool:
-        return any(each.pid == self._program for each in ancestry.ancestors(caller.pid))
-
     def _reaped(self) -> int | None:
-        """Forget the processes that have ended; the program's exit status if it is one of them."""
         with suppress(ChildProcessError):
             while (reaped := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, status = reaped[0], os.waitstatus_to_exitcode(reaped[1])
@@ -177,7 +175,11 @@ def _received(connection: socket.socket, caller: ancestry.Process) -> Request | 
         count, *words = map(os.fsdecode, data.split(b"\0")[:-1])
         argv, variables = words[: int(count)], words[int(count) :]
         # Its number may have been given to another process meanwhile.
-        if argv[:1] <= [""] or argv[0] not in COMMANDS or not ancestry.lives(*_named(caller)):
+        if (
+            argv[:1] <= [""]
+            or argv[0] not in COMMANDS
+            or not ancestry.lives(caller.pid, caller.born)
+        ):
             return None
         for number, descriptor in enumerate(descriptors):
             os.dup2(descriptor, number)
@@ -197,10 +199,6 @@ def _sender() -> int:
     return 0
 
 
-def _named(process: ancestry.Process) -> tuple[int, str]:
-    return process.pid, process.born
-
-
 # ── the program ─────────────────────────────────────────────────────────────────────────────
 
 
@@ -213,7 +211,6 @@ def become(argv: Sequence[str]) -> NoReturn:
 
 
 def _start(argv: Sequence[str], env: Mapping[str, str]) -> int:
-    """Start it in our terminal and in our group of processes, which has the keyboard."""
     failure, failed = os.pipe()
     child = os.fork()
     if child == 0:

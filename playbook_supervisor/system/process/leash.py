@@ -15,14 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from signal import SIGKILL
-from typing import TYPE_CHECKING
+from typing import IO
 
 from playbook_supervisor.system.process import leash_process
 from playbook_supervisor.system.process.child_process import not_startable, spawn_silent
 from playbook_supervisor.system.process.process_groups import lock_worker_file, worker_record
-
-if TYPE_CHECKING:
-    from typing import IO
 
 _NAMED = 5  # of the processes that a program left behind
 _CHUNK = 1 << 16
@@ -244,7 +241,6 @@ def _forked(descriptors: Sequence[int]) -> int:
 
 
 def _pipe(theirs: ExitStack, *, to_us: bool) -> tuple[int, int]:
-    """The end of the leash, which is closed with `theirs`, and our end."""
     reading, writing = os.pipe()
     other, our = (writing, reading) if to_us else (reading, writing)
     theirs.callback(os.close, other)

@@ -294,7 +294,6 @@ def _signals() -> ModuleType:
 
 
 def _descendants() -> list[int]:
-    """Our living descendants; none if the system does not list processes in /proc."""
     children: dict[int, list[int]] = {}
     try:
         processes = [int(name) for name in os.listdir("/proc") if name.isdecimal()]

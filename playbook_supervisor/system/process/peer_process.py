@@ -58,7 +58,6 @@ def find(other: Address | None, own: Address | None) -> Peer | None:
 
 
 def _is_own(number: str) -> bool:
-    """True if it is an address of this machine: a socket can be bound to no other."""
     family = socket.AF_INET6 if ":" in number else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:

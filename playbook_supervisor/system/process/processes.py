@@ -325,7 +325,6 @@ class Worker:
     def _read(
         self, splitters: Mapping[Capture, LineSplitter]
     ) -> Iterator[list[tuple[Capture, str]]]:
-        """Feed and read the child until it has ended; yield the lines of each round."""
         process = self._process
         unfed = memoryview(self._stdin if isinstance(self._stdin, bytes) else b"")
         last_output = self._started
