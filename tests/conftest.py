@@ -6,6 +6,7 @@ import fcntl
 import importlib
 import os
 import pkgutil
+import re
 import runpy
 import shutil
 import signal
@@ -16,7 +17,7 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from fnmatch import fnmatch
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,10 @@ import playbook_supervisor
 from playbook_supervisor.commands.install import init
 
 REPOSITORY = Path(__file__).parent.parent
-CLIENT = Path(__file__).parent / "claude"
+CLIENTS = ("tests/claude/", "tests/clients/")
+"""Where all tests are long, but for a few."""
+MARKED = re.compile(r"mark\.(?:long|thorough|sampled)\b|crash_points")
+"""Stands in each other file that has long tests."""
 MEMORY, ROOM = Path("/dev/shm"), 4 << 30
 """A file system in memory and the bytes that the tests want there: on a disk, they take longer."""
 
@@ -98,10 +102,20 @@ def leave_terminal() -> None:
         fcntl.ioctl(terminal, termios.TIOCNOTTY)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read files without long tests where only those are wanted: each process would import them."""
+    if not config.option.markexpr.startswith(("long", "thorough")):
+        return None
+    inside = str(collection_path).removeprefix(f"{REPOSITORY}/")
+    if collection_path.suffix != ".py" or inside.startswith(CLIENTS):
+        return None
+    return not MARKED.search(collection_path.read_text("utf-8")) or None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Spread the scenarios that wait for a client among the tests that compute, file by file."""
-    waiting = [item for item in items if item.path.is_relative_to(CLIENT)]
-    others = [item for item in items if not item.path.is_relative_to(CLIENT)]
+    waiting = [item for item in items if item.nodeid.startswith(CLIENTS)]
+    others = [item for item in items if not item.nodeid.startswith(CLIENTS)]
     spread: list[pytest.Item] = []
     given = passed = 0
     for _, file in groupby(others, key=lambda item: item.path):
@@ -204,14 +218,20 @@ def _in_the_client(reporter: pytest.TerminalReporter, outcome: str) -> list[Any]
     return [each for each in reports if each.nodeid.startswith("tests/claude/")]
 
 
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Names for the homes of tests: pytest would look through all former ones for the next."""
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / str(number) for number in count())
+
+
 @pytest.fixture(autouse=True)
 def home(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest, homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
     """The scratch home of this test. A test that touches the real one fails."""
-    folder = tmp_path_factory.mktemp("home")
+    folder = next(homes)
+    folder.mkdir(mode=0o700)
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)  # meant for this run, not for runs within
     yield folder

@@ -31,6 +31,9 @@ BUSY = "esc to interrupt|Esc to cancel"
 PATIENCE = 100.0
 """Seconds to wait for something that takes less than one on an idle machine."""
 
+PAUSE = 0.15
+"""Seconds between two looks at the screen, each of which costs a process."""
+
 IGNORED = 4.0
 """Seconds after which a key without any effect may have been ignored; each time twice as long."""
 
@@ -162,7 +165,7 @@ class Terminal:
         deadline = time.monotonic() + timeout
         while not (match := found(screen := self.screen)):
             assert time.monotonic() < deadline, f"no {pattern!r} within {timeout} s:\n{screen}"
-            time.sleep(0.05)
+            time.sleep(PAUSE)
         return match
 
     def wait_until(self, condition: Callable[[], bool], timeout: float = PATIENCE) -> None:
@@ -170,14 +173,14 @@ class Terminal:
         deadline = time.monotonic() + timeout
         while not condition():
             assert time.monotonic() < deadline, f"not within {timeout} s:\n{self.screen}"
-            time.sleep(0.05)
+            time.sleep(PAUSE)
 
     def wait_for_bell(self, timeout: float = PATIENCE) -> None:
         """Wait until the bell has rung: the hook that rings may be slower than the screen."""
         deadline = time.monotonic() + timeout
         while not self.rang:
             assert time.monotonic() < deadline, f"no bell within {timeout} s:\n{self.screen}"
-            time.sleep(0.05)
+            time.sleep(PAUSE)
 
     def ready(self, timeout: float = PATIENCE) -> None:
         """Wait for the prompt."""
@@ -193,7 +196,7 @@ class Terminal:
         screen, since = self.screen, time.monotonic()
         while time.monotonic() < since + 0.5:
             assert time.monotonic() < deadline, f"the screen is never still:\n{screen}"
-            time.sleep(0.05)
+            time.sleep(PAUSE)
             if (now := self.screen) != screen:
                 screen, since = now, time.monotonic()
 
@@ -208,7 +211,7 @@ class Terminal:
             press()
             pressed = time.monotonic()
             while time.monotonic() < pressed + pause:
-                time.sleep(0.05)
+                time.sleep(PAUSE)
                 if done(screen := self.screen):
                     return
             assert time.monotonic() < deadline, f"the keys have no effect:\n{screen}"

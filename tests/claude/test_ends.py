@@ -68,7 +68,7 @@ def project(project: Project) -> Project:
     return project
 
 
-@pytest.mark.sampled("pinned-*", "newest-hook", "newest-silent")
+@pytest.mark.sampled("pinned-hook-in-fork", "pinned-silent", "newest-hook")
 @pytest.mark.parametrize(("command", "script", "event", "code", "told"), ENDS)
 def test_headless(
     command: str,
@@ -111,7 +111,7 @@ class TestInside:
             made.write(path, content)
         return made
 
-    @pytest.mark.sampled("pinned-hook", "pinned-silent", "pinned-fork")
+    @pytest.mark.sampled("pinned-hook", "pinned-silent")
     @pytest.mark.parametrize(("command", "script", "event", "code", "told"), ENDS)
     def test_a_step_ends_in_the_same_way(
         self,

@@ -186,6 +186,7 @@ def test_auto_change_catches_each_and_publishes_the_rest_with_its_journal(
     assert origin.git("show", f"{BRANCH}:{journal}") == project.read(journal).removesuffix("\n")
 
 
+@pytest.mark.thorough
 def test_auto_feature_catches_each_and_asks_before_the_pull_request(
     project: Project, sit: Sit, lies: Lies
 ) -> None:

@@ -43,13 +43,14 @@ esac
 """
 
 
-@pytest.fixture
-def project(tmp_path: Path, home: Path) -> Project:
+@pytest.fixture(scope="module")
+def specified(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `specify init` makes of an empty repository, without a network, and a specification."""
     if not SPECIFY.exists():
         missing = f"{SPECIFY} is missing, and there is no network: `make .venv/spec-kit`"
         pytest.fail(missing) if os.environ.get(REQUIRED) else pytest.skip(missing)
-    made = Project(tmp_path / "project", home)
+    folder = tmp_path_factory.mktemp("specified")
+    made = Project(folder / "project", folder)
     made.root.mkdir()
     made.git("init", "-q", "-b", FEATURE)
     options = ["--here", "--force", "--non-interactive", "--ignore-agent-tools", "--script", "sh"]
@@ -64,6 +65,12 @@ def project(tmp_path: Path, home: Path) -> Project:
     )
     made.write(f"specs/{FEATURE}/spec.md", SPEC)
     made.commit("Specify with spec-kit")
+    return made.root
+
+
+@pytest.fixture
+def project(specified: Path, tmp_path: Path, home: Path) -> Project:
+    made = Project.copied(specified, tmp_path / "project", home=home)
     made.gh("none")
     stand_in = Path(made.env["PATH"].partition(os.pathsep)[0]) / "gh"
     stand_in.write_text(CREATES)
