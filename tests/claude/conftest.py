@@ -47,7 +47,7 @@ def leave_out(reason: str) -> None:
 
 @pytest.fixture
 def recorder(tmp_path: Path) -> Recorder:
-    """Watches every client of this test, and answers its hooks by a table."""
+    """Watches every client of this test."""
     return Recorder(tmp_path / "recorder")
 
 

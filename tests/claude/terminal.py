@@ -142,19 +142,9 @@ class Terminal:
         return self._do("capture-pane", "-p")
 
     @property
-    def alive(self) -> bool:
-        """Whether the client still runs; when it ended, its last screen stays."""
-        return self._do("display-message", "-p", "#{pane_dead}").strip() == "0"
-
-    @property
     def rang(self) -> bool:
         """Whether the bell has rung."""
         return self._do("display-message", "-p", "#{window_bell_flag}").strip() == "1"
-
-    @property
-    def pid(self) -> int:
-        """The client's process."""
-        return int(self._do("display-message", "-p", "#{pane_pid}"))
 
     def wait_for(self, pattern: str, timeout: float = PATIENCE) -> re.Match[str]:
         """Wait until the screen shows it, also where a line is folded; fail with the screen.

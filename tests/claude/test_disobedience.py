@@ -202,21 +202,6 @@ class TestNoEarlyStop:
         assert told == [3]
         assert executed(client) == []
 
-    @pytest.mark.thorough
-    def test_a_model_that_cannot_dispatch_is_ended(self, project: Project, start: Start) -> None:
-        """Row: no early stop. The client was told to forbid agents, in no settings: no hook but
-        one hears that it tries."""
-
-        def main(request: Request) -> Reply:
-            if request.number == 1:
-                has_asked(project, 110)
-            return [call("Agent", description="plan#1", prompt="plan#1")]
-
-        client = start(Disobedient(main))
-        client.run(RUN, *FREE, "--disallowedTools", "Agent")
-        assert honest(project, client) == "stalled"
-        assert len(client.model.main) == 10
-
 
 class TestTheSameCommandAsByHand:
     def test_a_worker_that_does_something_else_has_failed(

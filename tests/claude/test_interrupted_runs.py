@@ -46,7 +46,6 @@ def _tool(request: Request) -> Reply | None:
 
 
 PHASES = {
-    "starting": Phase(told="start /speckit.plan"),
     "answering": Phase(lambda request: [text("I begin."), Pause()], asked=1),
     "in-a-tool": Phase(_tool, told="Bash echo", config="{allowed_tools: [Bash]}"),
     "backing-off": Phase(
