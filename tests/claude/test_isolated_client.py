@@ -104,7 +104,7 @@ def test_an_agent_that_attacks_its_supervisor_changes_nothing_and_the_person_ans
     client = isolated(Disobedient(worker=at_work("speckit.implement", bash(command))))
     terminal = open_terminal(client, *FREE)
     terminal.say(RUN)
-    terminal.wait_for(re.escape(GATE), 60)
+    terminal.wait_for(re.escape(GATE))
     tried = told(client, command).splitlines()
     assert [line for line in tried if line.startswith("ESCAPED")] == []
     assert tried[-1] == "over", tried
