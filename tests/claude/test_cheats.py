@@ -25,15 +25,6 @@ steps:
     postconditions: [{proved: test}]
     error_policy: gate
 """
-FORCED = """\
-import pytest
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item, call):
-    result = yield
-    result.get_result().outcome = "passed"
-"""
 
 
 @pytest.fixture
@@ -46,21 +37,12 @@ def project(furnished: Project) -> Project:
     return furnished
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "shown"),
-    [
-        ("conftest.py", FORCED, "conftest.py: new"),
-        ("calc.py", "import os\nos._exit(0)\n", "it writes no report, as it did at the beginning"),
-    ],
-)
-def test_a_staged_proof_waits_for_a_person(
-    project: Project, sit: Sit, file: str, text: str, shown: str
-) -> None:
-    terminal = sit(Obedient(after={"speckit.implement": lambda: project.write(file, text)}))
+def test_a_staged_proof_waits_for_a_person(project: Project, sit: Sit) -> None:
+    ends = "import os\nos._exit(0)\n"
+    terminal = sit(Obedient(after={"speckit.implement": lambda: project.write("calc.py", ends)}))
     terminal.say("/playbook.run fix")
-    terminal.wait_for(shown, timeout=120)
-    reason = "postcondition_fail" if file == "calc.py" else "witnesses"
-    assert project.manifest()["gate"]["reason"] == reason
+    terminal.wait_for("it writes no report, as it did at the beginning", timeout=120)
+    assert project.manifest()["gate"]["reason"] == "postcondition_fail"
     assert project.manifest()["status"] == "in_progress"
 
 

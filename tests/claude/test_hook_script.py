@@ -14,7 +14,6 @@ from claude.conftest import Start
 from claude.model import call
 from claude.scripts import FREE, Undisturbed, bash, executed, freed_by, obey
 
-REMOVED = "os.remove(name)"
 SILENCED = "open(name, 'w').write('exit 0\\n')"
 
 
@@ -25,11 +24,8 @@ def project(prepared: Path, tmp_path: Path, home: Path) -> Project:
     return made
 
 
-@pytest.mark.parametrize("deed", [REMOVED, SILENCED])
-def test_stops_the_conversation_when_a_worker_takes_it_away(
-    project: Project, start: Start, deed: str
-) -> None:
-    code = f"import os; name = '.claude/hooks/play' 'book.sh'; {deed}"  # which no rule names
+def test_stops_the_conversation_when_a_worker_takes_it_away(project: Project, start: Start) -> None:
+    code = f"import os; name = '.claude/hooks/play' 'book.sh'; {SILENCED}"  # which no rule names
     sabotage = Undisturbed("speckit.plan", bash(f"{sys.executable} -c {shlex.quote(code)}"))
     mine = [
         call("Write", file_path=str(project.root / "mine"), content="x"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +12,9 @@ from support import document_examples
 from support.scratch_project import FEATURE, SPEC, Project
 
 from claude.client import Client
-from claude.conftest import FREE, Start
 from claude.conversation import Block, Reply, Request, call, text
 from claude.runner import Headless, command_of
-from claude.scripts import FILES, obey
+from claude.scripts import FILES
 
 SPECIFY = Path(sys.prefix) / "spec-kit/bin/specify"
 REQUIRED = "PLAYBOOK_REQUIRE_SPEC_KIT"
@@ -107,14 +105,6 @@ def headless_model(request: Request) -> Reply:
     return working(command_of(request), request)
 
 
-def inside_model(request: Request) -> Reply:
-    """In the main thread it obeys; in a worker it runs the command, and does what it says."""
-    found = re.search(r"Skill `([^`]+)`", request.prompt)
-    if not request.agent or not found or not request.called("Skill"):
-        return obey(request)
-    return working(found[1], request)
-
-
 def initialised(project: Project, *options: str) -> str:
     done = project.playbook("init", "--yes", *options)
     assert done.code == 0, done.err
@@ -172,16 +162,6 @@ def test_auto_feature_goes_to_its_pull_request_headless(
     results = [result for request in client.model.requests for result in request.results]
     setup = next(result.text for result in results if result.tool == "Bash")
     assert f"specs/{FEATURE}/plan.md" in setup  # spec-kit works on this session's feature
-
-
-def test_auto_feature_goes_to_its_gate_inside_the_client(start: Start, project: Project) -> None:
-    """kai FR17, FR20, NFR5, S-U1, S-B1; cat IP-1: headless the run ends with the gate open."""
-    initialised(project, "--commands")
-    client = start(inside_model, project)
-    client.run("/playbook.run auto-feature 013", *FREE)
-    assert [entry["status"] for entry in project.journal()[:7]] == ["done"] * 7
-    assert project.manifest()["gate"]["id"] == "pr#1?1"
-    assert "how many scenarios passed.\n\nArgument: 013" in told(client)
 
 
 def test_a_skill_and_an_old_command_of_one_name_are_one_command(project: Project) -> None:

@@ -60,7 +60,7 @@ class TestAGate:
     def test_is_asked_and_answered_by_keys_on_the_way_through_auto_feature(
         self, project: Project, sit: Sit, recorder: Recorder
     ) -> None:
-        """kai FR17, FR24, FR26: the kernel's question and choices; words, name and gate id."""
+        """kai FR17, FR24, FR26, S-B1: the kernel's question; words, name and gate id."""
         model = Obedient(after={"feature.pr": lambda: project.gh("open")})
         terminal = sit(model)
         terminal.say("/playbook.run auto-feature 013")

@@ -135,7 +135,7 @@ GREET = {
 REVIEW = {".playbooks/reviews/add-a-greeting.md": "verdict: PASS\n\nNothing.\n"}
 
 
-@pytest.mark.sampled("kimi-", "copilot-codex")
+@pytest.mark.sampled("copilot-codex")
 @pytest.mark.parametrize(
     ("name", "reviewer"), [*((name, "") for name in KINDS), ("copilot", "codex")]
 )

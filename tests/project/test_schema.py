@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
-from playbook_supervisor.project.schemas.playbook_validator import conforms
 
 from playbook_supervisor.errors import ArgumentError, CheckError
 from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem
@@ -36,6 +35,7 @@ from playbook_supervisor.kernel.vocabulary import (
 from playbook_supervisor.project.expressions.requirement import PLAIN, SINCE_LAUNCH
 from playbook_supervisor.project.playbooks import schema
 from playbook_supervisor.project.playbooks.schema import examine, read_playbook, schema_text
+from playbook_supervisor.project.schemas.playbook_validator import conforms
 from playbook_supervisor.records import fields
 
 ROOT = Path(__file__).parents[2]
