@@ -19,8 +19,7 @@ from statistics import median
 
 import sample
 
-from playbook_supervisor.agents.script import ScriptAgent
-from playbook_supervisor.agents.script_format import Script
+from playbook_supervisor.agents.script import Script, ScriptAgent
 from playbook_supervisor.agents.script_worker import ScriptAction
 from playbook_supervisor.drivers.headless import Runner
 from playbook_supervisor.drivers.observers import Observer

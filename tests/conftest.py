@@ -6,6 +6,7 @@ import fcntl
 import importlib
 import os
 import pkgutil
+import re
 import runpy
 import shutil
 import signal
@@ -29,7 +30,10 @@ import playbook_supervisor
 from playbook_supervisor.commands.install import init
 
 REPOSITORY = Path(__file__).parent.parent
-CLIENT = Path(__file__).parent / "claude"
+CLIENTS = ("tests/claude/", "tests/clients/")
+"""Where all tests are long, but for a few."""
+MARKED = re.compile(r"mark\.(?:long|thorough|sampled)\b|crash_points")
+"""Stands in each other file that has long tests."""
 MEMORY, ROOM = Path("/dev/shm"), 4 << 30
 """A file system in memory and the bytes that the tests want there: on a disk, they take longer."""
 
@@ -98,10 +102,20 @@ def leave_terminal() -> None:
         fcntl.ioctl(terminal, termios.TIOCNOTTY)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files without long tests out where only long ones are wanted: importing them takes time."""
+    if not config.option.markexpr.startswith(("long", "thorough")):
+        return None
+    inside = str(collection_path).removeprefix(f"{REPOSITORY}/")
+    if collection_path.suffix != ".py" or inside.startswith(CLIENTS):
+        return None
+    return not MARKED.search(collection_path.read_text("utf-8")) or None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Spread the scenarios that wait for a client among the tests that compute, file by file."""
-    waiting = [item for item in items if item.path.is_relative_to(CLIENT)]
-    others = [item for item in items if not item.path.is_relative_to(CLIENT)]
+    waiting = [item for item in items if item.nodeid.startswith(CLIENTS)]
+    others = [item for item in items if not item.nodeid.startswith(CLIENTS)]
     spread: list[pytest.Item] = []
     given = passed = 0
     for _, file in groupby(others, key=lambda item: item.path):

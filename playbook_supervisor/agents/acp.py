@@ -8,12 +8,10 @@ known agent is data in `profiles`.
 from __future__ import annotations
 
 import json
-import os
 import re
-import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,36 +20,32 @@ from typing import Any
 from playbook_supervisor import __version__
 from playbook_supervisor.agents.acp_calls import CANCELLED, allows, as_tool, chosen, words_of
 from playbook_supervisor.agents.conversation import (
-    Client,
     Exchange,
     ProgramAgent,
+    ProgramClient,
     Usage,
-    conversing,
-    isolated,
-    model_of,
+    after,
     prompt_of,
 )
 from playbook_supervisor.agents.decisions import Decisions
 from playbook_supervisor.agents.json_rpc import (
     Ask,
     NotYet,
-    Object,
     Part,
     RpcError,
     RpcExchange,
     Script,
-    mapping,
-    objects,
-    text,
     unsupported,
 )
-from playbook_supervisor.agents.process import environment
 from playbook_supervisor.agents.profiles import PROFILES, Profile, means
-from playbook_supervisor.agents.protocol import Call, Running, resolve_path
+from playbook_supervisor.agents.protocol import Call, argv_of
 from playbook_supervisor.agents.requests import Asker
 from playbook_supervisor.agents.tool_calls import described
+from playbook_supervisor.agents.values import Object, mapping, objects, text
 from playbook_supervisor.agents.verdicts import (
     NOT_LOGGED_IN,
+    OUTPUT,
+    REFUSED,
     Verdict,
     empty,
     failure,
@@ -71,10 +65,7 @@ _ADVERTISING = 20.0  # seconds in which an agent names its commands
 _MORE = 3.0  # and in which it names more of them
 _LINGERS = 3.0  # seconds in which it ends by itself, once its input is closed
 _AUTH_REQUIRED = -32000
-_ENDS = {
-    "max_tokens": ("PB-AGENT-OUTPUT", "an answer of the model reached the limit on its length"),
-    "refusal": ("PB-AGENT-REFUSED", "the model refused the request"),
-}
+_ENDS = {"max_tokens": OUTPUT, "refusal": REFUSED}
 _STATUS_KEYS = ("statusCode", "status", "httpStatusCode", "http_status", "code")
 _MAX_COST = 1e9  # dollars; a higher cost is not plausible and is ignored
 _LOGGED, _ASKED = "logged", "asked"  # what we note among what is known of a call
@@ -93,51 +84,18 @@ def create(argument: str, config: Config, root: Path) -> AcpAgent:
     if argument in PROFILES:
         message = f"{argument} is driven by its own protocol"
         raise ArgumentError("PB-ARG-AGENT", message, guidance=f"Write --agent {argument}.")
-    try:
-        argv = shlex.split(argument)
-    except ValueError as error:
-        message = f"cannot parse the command after acp: {error}"
-        raise ArgumentError("PB-ARG-AGENT", message) from error
-    if not argv or not argv[0]:
-        raise ArgumentError("PB-ARG-AGENT", "no program follows acp:")
-    if os.sep in argv[0]:
-        argv[0] = str(resolve_path(argv[0], root))
+    argv = argv_of("acp", argument, root)
     return AcpAgent("acp", Profile(program=argv[0], acp=()), AgentSettings(acp=tuple(argv)), root)
 
 
-class AcpAgent(ProgramAgent):
-    """A program that speaks the protocol."""
-
-    def can_continue(self, call: Call) -> bool:
-        """A request names its conversation only if the agent can load one."""
-        return bool(call.conversation)
-
-    def run(self, call: Call) -> Running:
-        return conversing(call, _Client(self.name, self.argv, self.profile, self.settings, call))
-
-
-class _Client(Client):
-    def __init__(
-        self,
-        name: str,
-        argv: Sequence[str],
-        profile: Profile,
-        settings: AgentSettings,
-        call: Call,
-    ) -> None:
-        self.name, self._argv, self._profile = name, argv, profile
-        self._settings, self._call = settings, call
-        self.env = {**environment(call), **profile.env}
-        self.isolation = isolated(call, profile)
-        self.wait_for_limit = settings.wait_for_limit
-        places = (call.cwd / each for each in profile.leaves)
+class _Client(ProgramClient):
+    def __init__(self, agent: ProgramAgent, call: Call) -> None:
+        super().__init__(agent, call)
+        places = (call.cwd / each for each in self.profile.leaves)
         self._leaves = [each for each in places if not each.exists()]
 
     def exchange(self, conversation: str, asker: Asker) -> Exchange | Failure:
-        made = AcpExchange(self._argv, self._profile, self._settings, self._call, asker, self.name)
-        made.conversation = conversation
-        made.begin()
-        return made
+        return AcpExchange(self, conversation, asker)
 
     def close(self) -> None:
         for place in self._leaves:  # else it would count as a change of the step
@@ -146,23 +104,26 @@ class _Client(Client):
                 place.parent.rmdir()
 
 
+class AcpAgent(ProgramAgent):
+    """A program that speaks the protocol."""
+
+    client = _Client
+
+    def can_continue(self, call: Call) -> bool:
+        """A request names its conversation only if the agent can load one."""
+        return bool(call.conversation)
+
+
 class AcpExchange(RpcExchange):
     """One process of the agent, and one conversation with it."""
 
     lingers = _LINGERS
 
-    def __init__(
-        self,
-        argv: Sequence[str],
-        profile: Profile,
-        settings: AgentSettings,
-        call: Call,
-        asker: Asker,
-        name: str,
-    ) -> None:
-        super().__init__(argv)
-        self._profile, self._settings, self._call, self._name = profile, settings, call, name
-        self._decisions = Decisions(call, settings.allowed_tools, asker, name)
+    def __init__(self, client: _Client, conversation: str, asker: Asker) -> None:
+        super().__init__(client.argv)
+        self._profile, self._call, self._name = client.profile, client.call, client.name
+        self._mode, self._model = client.settings.mode or client.profile.mode, client.model
+        self._decisions = Decisions(client.call, client.settings.allowed_tools, asker, client.name)
         self._asker = asker
         self._loads = self._replaying = self._prompted = False
         self._commands: list[str] | None = None
@@ -174,6 +135,8 @@ class AcpExchange(RpcExchange):
         self._told_tokens = self._untrusted = self._spoken = False
         self._own: set[str] = set()  # calls that are not the model's
         self._result: Object = {}
+        self.conversation = conversation
+        self.begin()
 
     # ── what we ask ─────────────────────────────────────────────────────────────────────────
 
@@ -197,8 +160,8 @@ class AcpExchange(RpcExchange):
         loads = mapping(hello, "agentCapabilities").get("loadSession") is True
         self._loads = loads and not self._profile.forgets
         session = yield from self._session()
-        yield from self._set("mode", self._settings.mode or self._profile.mode, session)
-        yield from self._set("model", model_of(self._call, self._settings), session)
+        yield from self._set("mode", self._mode, session)
+        yield from self._set("model", self._model, session)
         prompt = prompt_of(self._call, self.conversation if self._continues else "")
         if self._call.command.startswith("/") and not self._continues:
             prompt = yield from self._as_advertised()
@@ -271,9 +234,9 @@ class AcpExchange(RpcExchange):
             exact = command.removeprefix("/")  # the others may be skills, which some run otherwise
             return exact if exact in names else next(iter(names), "")
 
-        timers = [_in(_ADVERTISING, self._missing)]
+        timers = [after(_ADVERTISING, self._missing)]
         yield lambda: self._commands is not None
-        timers.append(_in(_MORE, self._missing))
+        timers.append(after(_MORE, self._missing))
         yield lambda: bool(found())
         for timer in timers:
             timer.cancel()
@@ -299,7 +262,7 @@ class AcpExchange(RpcExchange):
             raise unsupported(method)
         told = mapping(params, "toolCall")
         if text(told, "toolCallId") not in self._calls and not text(told, "kind"):
-            self._undescribed = self._undescribed or _in(_MORE, self._not_described)
+            self._undescribed = self._undescribed or after(_MORE, self._not_described)
             raise NotYet  # the call itself follows
         if self._undescribed is not None:
             self._undescribed.cancel()
@@ -461,13 +424,6 @@ class AcpExchange(RpcExchange):
         if self.silent:
             return empty(self._name, reason)
         return Verdict()
-
-
-def _in(seconds: float, act: Callable[[], None]) -> threading.Timer:
-    timer = threading.Timer(seconds, act)
-    timer.daemon = True
-    timer.start()
-    return timer
 
 
 @dataclass(slots=True)

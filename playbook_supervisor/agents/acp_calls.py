@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from playbook_supervisor.agents.json_rpc import Object, mapping, objects, text
+from playbook_supervisor.agents.values import Object, mapping, objects, text
 from playbook_supervisor.formats.sanitize import first_line
 
 _TOOLS = {

@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from shutil import which
 from threading import Event, Lock, Timer
 from typing import Any
 
@@ -22,6 +21,7 @@ from playbook_supervisor.agents.process import (
     OutputMessages,
     badly_ended,
     ended_early,
+    environment,
     left_behind,
     not_started,
     of_policy,
@@ -29,11 +29,10 @@ from playbook_supervisor.agents.process import (
     whole_output,
 )
 from playbook_supervisor.agents.profiles import Profile
-from playbook_supervisor.agents.protocol import Call, Message, Running
+from playbook_supervisor.agents.protocol import Call, Message, Running, missing_program
 from playbook_supervisor.agents.requests import Asker
 from playbook_supervisor.agents.verdicts import Verdict, timestamp
 from playbook_supervisor.errors import PlaybookError, PolicyError
-from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.settings.config import AgentSettings
 from playbook_supervisor.records import replace
@@ -132,7 +131,7 @@ class Client(ABC):
     """An agent's program, for one call: what its processes are started with, and what they use."""
 
     name: str
-    env: Mapping[str, str]
+    env: dict[str, str]
     isolation: Sandbox | None
     wait_for_limit = False
     silence: float | None = SILENCE
@@ -146,7 +145,8 @@ class Client(ABC):
         used = Usage()
         for each in exchanges:
             used.add(each.usage)
-        return used.as_journaled(self.name, _last(exchanges), retries)
+        last = exchanges[-1].conversation if exchanges else ""
+        return used.as_journaled(self.name, last, retries)
 
     def close(self) -> None:
         """Remove what the processes needed or left. Called once, when all have ended."""
@@ -157,6 +157,7 @@ class ProgramAgent:
     """An agent whose program a profile describes; a relative path starts at the repository."""
 
     asks = True
+    client: type[ProgramClient]
 
     def __init__(self, name: str, profile: Profile, settings: AgentSettings, root: Path) -> None:
         self.name, self.profile, self.settings = name, profile, settings
@@ -165,32 +166,41 @@ class ProgramAgent:
         self.command_layout = profile.layout
 
     def available(self) -> str | None:
-        program = self.argv[0]
-        if which(program) is not None:
-            return None
-        wrong = "is not an executable file" if os.sep in program else "is not on PATH"
+        wrong = missing_program(self.argv[0])
         how = f"; install it: {self.profile.install}" if self.profile.install else ""
-        return f"{printable(program)} {wrong}{how}"
+        return wrong and wrong + how
+
+    def run(self, call: Call) -> Running:
+        return conversing(call, self.client(self, call))
 
 
-def isolated(call: Call, profile: Profile) -> Sandbox | None:
-    """The call's isolation, in which the agent reaches its hosts and keeps its conversations."""
-    if call.isolation is None:
-        return None
-    opened, written = (
-        [Path.home() / each for each in folders] for folders in (profile.homes, profile.state)
-    )
-    for folder in (*opened, *written):
-        ensure_folder(folder)
-    return call.isolation.reaching(profile.hosts).keeping(opened, written)
+class ProgramClient(Client):
+    """The client of an agent with a profile."""
 
+    def __init__(self, agent: ProgramAgent, call: Call) -> None:
+        self.name, self.profile, self.settings = agent.name, agent.profile, agent.settings
+        self.argv, self.call = agent.argv, call
+        self.env = {**environment(call), **self.profile.env}
+        self.isolation = self.isolated()
+        self.wait_for_limit = self.settings.wait_for_limit
 
-def model_of(call: Call, settings: AgentSettings) -> str:
-    """The model for an agent other than Claude Code; empty for its own default.
+    def isolated(self) -> Sandbox | None:
+        """The call's isolation, in which it reaches its hosts and keeps its conversations."""
+        if self.call.isolation is None:
+            return None
+        opened, written = (
+            [Path.home() / each for each in folders]
+            for folders in (self.profile.homes, self.profile.state)
+        )
+        for folder in (*opened, *written):
+            ensure_folder(folder)
+        return self.call.isolation.reaching(self.profile.hosts).keeping(opened, written)
 
-    A step's `opus` is Claude's name for a model, and no other agent's.
-    """
-    return settings.model if call.model in _MODELS_OF_CLAUDE else call.model
+    @property
+    def model(self) -> str:
+        """The model; empty for its own default. `opus` is Claude's name for one, and no other's."""
+        asked = self.call.model
+        return self.settings.model if asked in _MODELS_OF_CLAUDE else asked
 
 
 def prompt_of(call: Call, conversation: str) -> str:
@@ -322,7 +332,7 @@ class Conversation:
                 yield from output.messages(shown)
             worker.extend(self._asker.waited - waited)
             if self._asker.put_off and not off:
-                _stop_in(_INTERRUPTED, worker)
+                after(_INTERRUPTED, worker.stop)
             if exchange.failure is not None:
                 failed = True
                 worker.stop()
@@ -330,7 +340,7 @@ class Conversation:
                 over = True
                 _close(exchange)
                 if exchange.lingers is not None:
-                    _stop_in(exchange.lingers, worker)
+                    after(exchange.lingers, worker.stop)
         _close(exchange)
         output.log(worker.stderr)
         exchange.errors = worker.stderr
@@ -373,17 +383,14 @@ class Conversation:
         return wall - (time.monotonic() - self._began - self._waited - self._asker.waited)
 
 
-def _last(exchanges: Sequence[Exchange]) -> str:
-    """The conversation of the last process."""
-    return exchanges[-1].conversation if exchanges else ""
-
-
 def _close(exchange: Exchange) -> None:
     if isinstance(exchange.stdin, InputPipe):
         exchange.stdin.close()
 
 
-def _stop_in(seconds: float, worker: Worker) -> None:
-    timer = Timer(seconds, worker.stop)
+def after(seconds: float, act: Callable[[], None]) -> Timer:
+    """Do that in so many seconds, unless the timer is cancelled or we have ended."""
+    timer = Timer(seconds, act)
     timer.daemon = True
     timer.start()
+    return timer

@@ -12,8 +12,7 @@ from playbook_supervisor.agents.protocol import Call
 from playbook_supervisor.agents.requests import QUESTION_TOOL, Asker, answers, permission, question
 from playbook_supervisor.agents.rulings import ruling
 from playbook_supervisor.agents.tool_calls import described, rules_for
-from playbook_supervisor.agents.verdicts import failure, line_to_add
-from playbook_supervisor.formats.sanitize import some
+from playbook_supervisor.agents.verdicts import failure, not_permitted
 from playbook_supervisor.kernel.directives import Failure
 
 _MOST_TURNS = 5  # turns that follow refusals by rules alone: an agent may ask again and again
@@ -118,12 +117,4 @@ class Decisions:
         """The failure if a call that no rule covers was refused, for no person could be asked."""
         if not self._unruled:
             return None
-        root = str(self._call.cwd)
-        calls = some([described(*each, root) for each in self._unruled], 3, 400)
-        line = line_to_add(self._who, self._unruled, self._allowed, root)
-        return failure(
-            "PB-AGENT-PERMISSION",
-            f"{self._who} was not permitted: {calls}",
-            guidance=line,
-            lasts=True,
-        )
+        return not_permitted(self._who, self._unruled, self._allowed, str(self._call.cwd))

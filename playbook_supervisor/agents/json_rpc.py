@@ -9,15 +9,15 @@ What is asked of it is written as a script, which yields each request and gets i
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from playbook_supervisor.agents.conversation import Exchange
 from playbook_supervisor.agents.process import InputPipe
+from playbook_supervisor.agents.values import Object, mapping, text
 from playbook_supervisor.formats.fields import json_object
 
-Object = Mapping[str, Any]
 _NO_METHOD = -32601
 
 
@@ -88,8 +88,7 @@ class RpcExchange(Exchange):
     def hear(self, line: str) -> Iterator[str]:
         message = json_object(line)
         method, id_ = message.get("method"), message.get("id")
-        params = message.get("params")
-        params = params if isinstance(params, dict) else {}
+        params = mapping(message, "params")
         if isinstance(method, str) and id_ is not None:
             self._reply(id_, method, params)
         elif isinstance(method, str):
@@ -121,10 +120,8 @@ class RpcExchange(Exchange):
             self._advance(lambda: self._script.send(message.get("result")))
             return
         said = error if isinstance(error, dict) else {"message": str(error)}
-        code, text = said.get("code"), said.get("message")
-        found = RpcError(
-            code if isinstance(code, int) else 0, text if isinstance(text, str) else "", said
-        )
+        code = said.get("code")
+        found = RpcError(code if isinstance(code, int) else 0, text(said, "message"), said)
         self._advance(lambda: self._script.throw(found))
 
     def _advance(self, step: Callable[[], Ask | Callable[[], bool]]) -> None:
@@ -149,23 +146,3 @@ class RpcExchange(Exchange):
 def unsupported(method: str) -> RpcError:
     """The refusal of a request that we do not know."""
     return RpcError(_NO_METHOD, f"the client does not support {method}")
-
-
-def mapping(value: object, *keys: str) -> Object:
-    """The object at that place, or an empty one."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}
-
-
-def text(value: object, *keys: str) -> str:
-    """The string at that place, or an empty one."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, str) else ""
-
-
-def objects(value: object, key: str) -> list[Object]:
-    """The objects of the list at that key."""
-    found = value.get(key) if isinstance(value, dict) else None
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []

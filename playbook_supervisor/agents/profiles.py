@@ -57,7 +57,7 @@ _OPENCODE = (
 PROFILES: Mapping[str, Profile] = {
     "codex": Profile(
         program="codex",
-        made_by="playbook_supervisor.agents.codex.app_server:CodexAgent",
+        made_by="playbook_supervisor.agents.codex:CodexAgent",
         layout="codex",
         asks="outside",
         hosts=("api.openai.com", "chatgpt.com", "auth.openai.com"),
@@ -65,7 +65,7 @@ PROFILES: Mapping[str, Profile] = {
     ),
     "gemini": Profile(
         program="gemini",
-        made_by="playbook_supervisor.agents.gemini.headless:GeminiAgent",
+        made_by="playbook_supervisor.agents.gemini:GeminiAgent",
         layout="gemini",
         asks="nothing",
         hosts=(

@@ -6,12 +6,15 @@ nothing of other agents, of sessions or of the kernel's decisions.
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import which
 from typing import Any, Literal, Protocol
 
-from playbook_supervisor.errors import CODES, PlaybookError
+from playbook_supervisor.errors import CODES, ArgumentError, PlaybookError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.command_layouts import LAYOUTS
@@ -203,6 +206,29 @@ def resolve_path(path: str, root: Path) -> Path:
     """A path in a factory's argument: relative to the working directory, else to the repository."""
     here = Path.cwd() / path
     return here if here.exists() else root / path
+
+
+def argv_of(kind: str, argument: str, root: Path) -> list[str]:
+    """The argument of `--agent KIND:…`, split by POSIX quoting. ArgumentError PB-ARG-AGENT."""
+    try:
+        argv = shlex.split(argument)
+    except ValueError as error:
+        message = f"cannot parse the command after {kind}: {error}"
+        guidance = f"Close every quotation mark: --agent \"{kind}:my-agent 'one argument'\"."
+        raise ArgumentError("PB-ARG-AGENT", message, guidance=guidance) from error
+    if not argv or not argv[0]:
+        raise ArgumentError("PB-ARG-AGENT", f"no program follows {kind}:")
+    if os.sep in argv[0]:
+        argv[0] = str(resolve_path(argv[0], root))
+    return argv
+
+
+def missing_program(program: str) -> str | None:
+    """The reason why it cannot be started, or None."""
+    if which(program) is not None:
+        return None
+    wrong = "is not an executable file" if os.sep in program else "is not on PATH"
+    return f"{printable(program)} {wrong}"
 
 
 def carry_out(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from shutil import which
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from playbook_supervisor import plugins
 from playbook_supervisor.agents.exec import ExecAgent
@@ -142,7 +141,7 @@ def _with_path(spec: str, change: Callable[[str], str]) -> str:
 def _create(wanted: str, config: Config, root: Path) -> Agent:
     name, _, argument = wanted.partition(":")
     if name in BUILT_IN:
-        factory: Factory = _import(BUILT_IN[name])
+        factory: Factory = resolve_name(BUILT_IN[name])
         return factory(argument, config, root)
     if wanted in config.agents or wanted in PROFILES:
         return _of_settings(wanted, config.agents.get(wanted, AgentSettings(profile=wanted)), root)
@@ -162,21 +161,16 @@ def _of_settings(name: str, settings: AgentSettings, root: Path) -> Agent:
     if settings.exec:
         return ExecAgent(name, settings.exec, root)
     profile = PROFILES.get(settings.profile) or Profile(program=settings.acp[0], acp=())
-    made: Agent = _import(profile.made_by)(name, profile, settings, root)
+    made: Agent = resolve_name(profile.made_by)(name, profile, settings, root)
     return made
 
 
 def _first_available(config: Config, root: Path) -> Agent:
     """Claude Code, else the first available agent of an installed package, or a known one."""
     reasons = []
-    factories: dict[str, Callable[[], Factory]] = {DEFAULT: partial(_import, BUILT_IN[DEFAULT])}
-    for name, offer in plugins.offered(plugins.AGENTS).items():
-        factories[name] = partial(_load, offer)
-    for name in PROFILES:
-        factories.setdefault(name, partial(_known, name))
-    for name, load in factories.items():
+    for name in dict.fromkeys((DEFAULT, *plugins.offered(plugins.AGENTS), *PROFILES)):
         try:
-            agent = load()("", config, root)
+            agent = _create(name, config, root)
             reason = agent.available()
         except PlaybookError as error:
             reason = error.message
@@ -193,13 +187,6 @@ def _first_available(config: Config, root: Path) -> Agent:
     )
 
 
-def _known(name: str) -> Factory:
-    def made(_: str, config: Config, root: Path) -> Agent:
-        return _create(name, config, root)
-
-    return made
-
-
 def _load(offer: Offer) -> Factory:
     try:
         factory: Factory = offer.load()
@@ -213,7 +200,3 @@ def _load(offer: Offer) -> Factory:
             guidance="Reinstall the package that provides it, or name another agent.",
         ) from error
     return factory
-
-
-def _import(place: str) -> Any:
-    return resolve_name(place)

@@ -9,11 +9,12 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from playbook_supervisor.agents.protocol import Call, Reply, Request
 from playbook_supervisor.agents.tool_calls import rules_for, subject_of
+from playbook_supervisor.agents.values import objects
 from playbook_supervisor.formats.sanitize import one_line
 from playbook_supervisor.system.process.capture import harmless
 
@@ -73,11 +74,11 @@ def question(call: Call, given: Input, *, who: str = "", conversation: str = "")
                     "label": _text(option.get("label"), call) or _NO_TEXT,
                     "description": _text(option.get("description"), call),
                 }
-                for option in _mappings(each.get("options"))
+                for option in objects(each, "options")
             ],
             "multiple": each.get("multiSelect") is True,
         }
-        for each in _mappings(given.get("questions"))
+        for each in objects(given, "questions")
     ]
     shape: dict[str, Any] = {
         "tool": QUESTION_TOOL,
@@ -96,7 +97,7 @@ def answers(given: Input, text: str) -> dict[str, str]:
     `text` has a line for each question; all of it answers a single one. A number, or several with
     commas between them where the question allows several, stands for the labels of its options.
     """
-    asked = _mappings(given.get("questions"))
+    asked = objects(given, "questions")
     lines = text.strip().splitlines() if len(asked) > 1 else [text.strip()]
     lines += [""] * (len(asked) - len(lines))
     return {
@@ -106,7 +107,7 @@ def answers(given: Input, text: str) -> dict[str, str]:
 
 
 def _labels(asked: Input, line: str) -> str:
-    labels = [str(option.get("label", "")) for option in _mappings(asked.get("options"))]
+    labels = [str(option.get("label", "")) for option in objects(asked, "options")]
     words = [word.strip() for word in line.split(",")] if asked.get("multiSelect") else [line]
     by_name = {one_line(label).casefold(): label for label in labels}
     found = [
@@ -174,7 +175,3 @@ def _text(value: object, call: Call) -> str:
 
 def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def _mappings(value: object) -> Sequence[Input]:
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []

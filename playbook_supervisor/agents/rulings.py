@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from playbook_supervisor.agents.protocol import Call
 from playbook_supervisor.agents.tool_calls import simple_commands
+from playbook_supervisor.agents.values import text
 from playbook_supervisor.project.expressions import globs
 
 Ruling = Literal["allow", "deny", "ask"]
@@ -52,7 +53,7 @@ def ruling(call: Call, allowed: Sequence[str], tool: str, given: Mapping[str, An
     if any(matches(rule, tool, given, root) for rule in rules):
         return "allow"
     if tool == "Bash":  # several commands on one line may need several rules
-        line = _text(given, "command")
+        line = text(given, "command")
         plain = [{"command": " ".join(words)} for words in simple_commands(line)]
         covered = (any(matches(rule, tool, each, root) for rule in rules) for each in plain)
         files = (_redirection(call, allowed, *each) for each in re.findall(_REDIRECTED, line))
@@ -79,12 +80,12 @@ def matches(
         return True
     content = content.removesuffix(")")
     if tool == "Bash":
-        command = _text(given, "command").strip()
+        command = text(given, "command").strip()
         parts = [" ".join(words) for words in simple_commands(command)] if any_part else []
         whole = [command] if any_part or _is_simple(command) else []
         return any(_fits(content, each) for each in (*whole, *parts)) or command == content
     if tool == "WebFetch":
-        host = re.match(r"https?://([^/:?#\s]+)", _text(given, "url"))
+        host = re.match(r"https?://([^/:?#\s]+)", text(given, "url"))
         return host is not None and content == f"domain:{host[1]}"
     if path := _path(given):
         return _means(content, path, root)
@@ -154,9 +155,4 @@ def _real(path: str, root: str) -> Path:
 
 
 def _path(given: Mapping[str, Any]) -> str:
-    return _text(given, "file_path") or _text(given, "notebook_path") or _text(given, "path")
-
-
-def _text(given: Mapping[str, Any], key: str) -> str:
-    value = given.get(key)
-    return value if isinstance(value, str) else ""
+    return text(given, "file_path") or text(given, "notebook_path") or text(given, "path")

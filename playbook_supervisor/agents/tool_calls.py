@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from playbook_supervisor.agents.values import text
 from playbook_supervisor.formats.sanitize import first_line
 
 _KEYS = ("file_path", "notebook_path", "command", "pattern", "path", "url", "query")
@@ -24,7 +25,8 @@ _ASSIGNMENT = r"[A-Za-z_]\w*="
 
 def subject_of(given: Mapping[str, Any], root: str = "") -> str:
     """The subject of the call: a command, a URL, or a path, relative to `root` if it is there."""
-    subject = next((text for key in (*_KEYS, *_FALLBACK_KEYS) if (text := _text(given, key))), "")
+    keys = (*_KEYS, *_FALLBACK_KEYS)
+    subject = next((found for key in keys if (found := text(given, key))), "")
     return subject.removeprefix(f"{root}/") if root else subject
 
 
@@ -37,16 +39,16 @@ def rules_for(tool: str, given: Mapping[str, Any], root: str = "") -> Iterator[s
     """The rules that would allow the call, no broader than a person would write them."""
     match tool:
         case "Bash":
-            yield from _shell_rules(_text(given, "command"))
+            yield from _shell_rules(text(given, "command"))
         case "Write" | "Edit" | "NotebookEdit":
-            path = _text(given, "file_path") or _text(given, "notebook_path")
+            path = text(given, "file_path") or text(given, "notebook_path")
             yield _file_rule("Edit", path, root)
         case "Read" | "Glob" | "Grep":
-            yield _file_rule("Read", _text(given, "file_path") or _text(given, "path"), root)
-        case "WebFetch" if host := re.match(r"https?://([^/:?#\s]+)", _text(given, "url")):
+            yield _file_rule("Read", text(given, "file_path") or text(given, "path"), root)
+        case "WebFetch" if host := re.match(r"https?://([^/:?#\s]+)", text(given, "url")):
             yield f"WebFetch(domain:{host[1]})"
         case "Skill":
-            yield f"Skill({first_line(_text(given, 'skill'))})"
+            yield f"Skill({first_line(text(given, 'skill'))})"
         case _:
             yield first_line(tool)
 
@@ -87,8 +89,3 @@ def _file_rule(kind: str, path: str, root: str) -> str:
     if root and path.startswith(f"{root}/"):
         return f"{kind}({first_line(path.removeprefix(root))})"
     return f"{kind}(/{first_line(path)})" if path.startswith("/") else kind
-
-
-def _text(given: Mapping[str, Any], key: str) -> str:
-    value = given.get(key)
-    return value if isinstance(value, str) else ""

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from playbook_supervisor.agents.tool_calls import rules_for
+from playbook_supervisor.agents.tool_calls import described, rules_for
 from playbook_supervisor.errors import CODES, LASTING
+from playbook_supervisor.formats.sanitize import some
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Failure
 
@@ -38,6 +39,10 @@ _NO_KEY = r"(?i)(?:invalid|incorrect) api key|unauthori[sz]ed|not logged in"
 _RATE = r"(?i)rate.?limit|too many requests"
 _USAGE_LIMIT = r"usage.?limit|quota|insufficient.?(?:funds|balance|credits)"
 _MAX_RULES = 6  # rules in the suggested line
+CONTEXT = ("PB-AGENT-CONTEXT", "the conversation does not fit into the model's context")
+OUTPUT = ("PB-AGENT-OUTPUT", "an answer of the model reached the limit on its length")
+REFUSED = ("PB-AGENT-REFUSED", "the model refused the request")
+"""The code and the message of ends that several agents have."""
 RUN_AGAIN = "then run the step again: `playbook resume --retry --accept-config`."
 
 
@@ -128,6 +133,19 @@ def line_to_add(
     return (
         f"In .playbooks/config.yaml, under `agents:`, `{name}:`, write "
         f"`allowed_tools: {json.dumps(line, ensure_ascii=False)}`; {RUN_AGAIN}"
+    )
+
+
+def not_permitted(
+    name: str, calls: Sequence[tuple[str, Mapping[str, Any]]], allowed: Sequence[str], root: str
+) -> Failure:
+    """The failure of calls that no rule allows, with the line that would; `name` is the agent's."""
+    shown = some([described(*each, root) for each in calls], 3, 400)
+    return failure(
+        "PB-AGENT-PERMISSION",
+        f"{name} was not permitted: {shown}",
+        guidance=line_to_add(name, calls, allowed, root),
+        lasts=True,
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -121,12 +122,6 @@ def test_the_prompt_is_a_line_and_no_argument(stand_in: StandIn, heard: Path, ca
     assert prompt["message"] == {"role": "user", "content": "/speckit.plan --all\nof 'it'"}
 
 
-def test_a_prompt_may_be_longer_than_a_pipe(stand_in: StandIn, heard: Path, call: Call) -> None:
-    stand_in()
-    assert ended(replace(call, prompt="x" * 300_000)).ok
-    assert len(said(heard)[1]["message"]["content"]) == 300_000
-
-
 def test_always_gives_the_client_the_rule(stand_in: StandIn, heard: Path, call: Call) -> None:
     stand_in(permission("Bash", command="npm test"))
     assert ended(call, Reply("always")).ok
@@ -165,13 +160,23 @@ def test_a_denial_without_words_says_who_denied(stand_in: StandIn, heard: Path, 
     }
 
 
+@pytest.mark.long
+def test_the_time_of_a_decision_is_not_the_clients(stand_in: StandIn, call: Call) -> None:
+    """The client has more time than it needs, and less than it and the person together."""
+    stand_in(permission("Bash", command="npm test"))
+
+    def slow(request: Request) -> Reply:
+        time.sleep(4.0)
+        return Reply("allow")
+
+    assert ended(replace(call, wall=3.9, idle=3.9, ask=slow)).ok
+
+
 @pytest.mark.parametrize(
     "request_",
     [
         {"subtype": "hook_callback", "input": {}},
         {"subtype": "can_use_tool", "input": "text"},
-        {"subtype": "can_use_tool"},
-        "text",
         None,
     ],
 )

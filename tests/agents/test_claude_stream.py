@@ -109,11 +109,8 @@ def test_the_clients_own_retries_are_shown() -> None:
     ("tool", "given_", "told"),
     [
         ("Write", {"file_path": "/project/specs/a.md", "content": "x"}, "Write specs/a.md"),
-        ("Read", {"file_path": "/elsewhere/a.md"}, "Read /elsewhere/a.md"),
         ("Bash", {"command": "npm test\nrm x", "description": "run"}, "Bash npm test"),
-        ("Grep", {"pattern": "x", "path": "src"}, "Grep x"),
         ("Agent", {"description": "look", "prompt": "p" * 999}, "Agent look"),
-        ("Skill", {"skill": "qa.run"}, "Skill qa.run"),
         ("Odd", {"file_path": 7, "\x1b": "x"}, "Odd"),
         ("Bash", {"command": "\x1b[2Jclear"}, "Bash clear"),
     ],
@@ -157,14 +154,12 @@ def test_no_shape_of_an_event_is_an_error(events: list[dict[str, Any]]) -> None:
     assert found is None or isinstance(found, Verdict)
 
 
-@pytest.mark.parametrize(
-    "line", ["", "not JSON", "[1]", "7", "{" * 100_000, '{"type": "assistant", "mess'], ids=str
-)
+@pytest.mark.parametrize("line", ["not JSON", "[1]", "{" * 100_000], ids=str)
 def test_a_line_that_is_not_an_event_is_ignored(line: str) -> None:
     assert heard(line) == (Stream(root="/project"), [])
 
 
-@pytest.mark.parametrize("cost", [-1, 1e300, "dear", None, float("nan"), float("inf")])
+@pytest.mark.parametrize("cost", [-1, 1e300, "dear", float("nan")])
 def test_an_implausible_cost_is_ignored(cost: object) -> None:
     assert heard(result(total_cost_usd=cost))[0].usage.cost_usd is None
 
@@ -217,14 +212,6 @@ def test_text_and_exit_status_prove_nothing(name: str, code: str, message: str) 
     assert found.message.startswith(message)
 
 
-@pytest.mark.parametrize("name", ["logged-out", "never-logged-in"])
-def test_a_missing_login_says_to_log_in(name: str) -> None:
-    """cat PL-3; own L-5."""
-    found = failure(*lines(name))
-    assert (found.code, found.lasts) == ("PB-AGENT-LOGIN", True)
-    assert "/login" in found.guidance
-
-
 @pytest.mark.parametrize(
     ("status", "cure"),
     [
@@ -253,7 +240,7 @@ def test_lasting_errors_do_not_suggest_a_retry(status: int | None, cure: str) ->
 
 @pytest.mark.parametrize(
     ("status", "transient"),
-    [(400, False), (403, False), (404, False), (408, True), (429, True), (500, True), (529, True)],
+    [(400, False), (403, False), (408, True), (429, True), (529, True)],
 )
 def test_the_status_decides_whether_a_retry_helps(status: int, transient: bool) -> None:
     found = verdict(result(is_error=True, api_error_status=status, terminal_reason="api_error"))
@@ -316,7 +303,7 @@ def test_usage_without_turns_is_work(used: dict[str, Any]) -> None:
     assert verdict(result(num_turns=0, **used)) == Verdict()
 
 
-@pytest.mark.parametrize("status", ["failed", "killed", "stopped", "unheard-of"])
+@pytest.mark.parametrize("status", ["failed", "unheard-of"])
 def test_a_command_in_a_context_of_its_own_must_have_completed(status: str) -> None:
     forked = "\n".join(lines("forked")).replace('"status": "completed"', f'"status": "{status}"')
     assert failure(*forked.splitlines()).code == "PB-AGENT-FAILED"
@@ -328,16 +315,10 @@ def test_a_command_in_a_context_of_its_own_must_have_completed(status: str) -> N
         ({"terminal_reason": "tool_deferred"}, "PB-AGENT-HOOK"),
         ({"terminal_reason": "prompt_too_long"}, "PB-AGENT-CONTEXT"),
         ({"terminal_reason": "completed", "stop_reason": "max_tokens"}, "PB-AGENT-OUTPUT"),
-        ({"terminal_reason": "completed", "stop_reason": "pause_turn"}, "PB-AGENT-ENDED"),
-        ({"terminal_reason": "aborted_tools"}, "PB-AGENT-ENDED"),
         ({"terminal_reason": "a_new_one", "stop_reason": "end_turn"}, "PB-AGENT-ENDED"),
         ({"stop_reason": "another"}, "PB-AGENT-ENDED"),
-        ({"stop_reason": "tool_use"}, "PB-AGENT-ENDED"),
-        ({"terminal_reason": 7}, "PB-AGENT-ENDED"),
         ({"terminal_reason": {"a": 1}}, "PB-AGENT-ENDED"),
-        ({"stop_reason": ["a"]}, "PB-AGENT-ENDED"),
         ({"subtype": "error_during_execution"}, "PB-AGENT-FAILED"),
-        ({"subtype": ["a"]}, "PB-AGENT-FAILED"),
     ],
 )
 def test_every_end_that_is_not_normal_fails_by_name(end: dict[str, Any], code: str) -> None:
@@ -437,25 +418,15 @@ def test_calls_that_the_project_forbids_are_no_failure() -> None:
     assert judge(stream, ()) == Verdict()
 
 
-def test_text_in_a_command_does_not_make_it_forbidden() -> None:
-    told = "This Bash command contains multiple operations. The following part requires approval: "
-    assert not is_project_rule(
-        Denial("Bash", {}, f"{told}echo Permission to use X has been denied.")
-    )
-
-
 @pytest.mark.parametrize(
     ("command", "rules"),
     [
         ("npm test", ["Bash(npm test *)"]),
-        ("pytest -q", ["Bash(pytest *)"]),
         ("npm test 2>&1 | head -3", ["Bash(npm test *)", "Bash(head *)"]),
         ("git commit -m 'a; b' && git push", ["Bash(git commit *)", "Bash(git push *)"]),
         ("CI=1 npm test", ["Bash(CI=1 npm test)"]),
         ("(cd a; make) >log", ["Bash(cd a *)", "Bash(make *)"]),
         ("cat <<'X'\nit's\nX", ["Bash(cat *)"]),
-        ("npm test\nnpm test", ["Bash(npm test *)"]),
-        (">x ls", ["Bash(ls *)"]),
         ('echo "\x1b[31m"', ["Bash(echo *)"]),
     ],
 )
@@ -467,12 +438,9 @@ def test_a_rule_is_no_broader_than_needed(command: str, rules: list[str]) -> Non
 @pytest.mark.parametrize(
     ("tool", "given_", "rule"),
     [
-        ("Edit", {"file_path": "a.md"}, "Edit"),
         ("NotebookEdit", {"notebook_path": "/x/a.ipynb"}, "Edit(//x/a.ipynb)"),
         ("Read", {"file_path": "/etc/hosts"}, "Read(//etc/hosts)"),
         ("Grep", {"path": "/etc", "pattern": "x"}, "Read(//etc)"),
-        ("WebFetch", {"url": "ftp://odd"}, "WebFetch"),
-        ("WebSearch", {"query": "x"}, "WebSearch"),
         ("Skill", {"skill": "qa.run"}, "Skill(qa.run)"),
         ("mcp__jira__get", {}, "mcp__jira__get"),
     ],
@@ -496,17 +464,6 @@ def test_where_no_rule_helps_none_is_shown(denial: Denial) -> None:
     found = permission_failure([denial], (), "")
     assert "allowed_tools" not in found.guidance
     assert "change the step" in found.guidance
-
-
-def test_the_suggested_line_stays_short() -> None:
-    many = [Denial("Bash", {"command": f"tool{number} x"}) for number in range(100)]
-    found = permission_failure(many, ("Edit",), "")
-    assert found.guidance.count("Bash(") == 6
-
-
-@given(st.text(max_size=200))
-def test_no_command_is_an_error(command: str) -> None:
-    assert permission_failure([Denial("Bash", {"command": command})], (), "").guidance
 
 
 # ── what it has used ────────────────────────────────────────────────────────────────────────
@@ -588,7 +545,7 @@ def test_an_exhausted_budget_is_a_failure(left: Budget, word: str) -> None:
 # ── what is worth another attempt ───────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("name", ["denied", "plan-mode", "dollars", "turns", "limit", "logged-out"])
+@pytest.mark.parametrize("name", ["denied", "plan-mode", "dollars", "limit", "logged-out"])
 def test_repeatable_failures_last(name: str) -> None:
     """`retry_once` would pay for it twice."""
     assert failure(*lines(name)).lasts

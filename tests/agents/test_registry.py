@@ -127,22 +127,13 @@ def test_a_name_from_the_config_takes_no_argument(tmp_path: Path) -> None:
     assert refused("mine:--flag", tmp_path, config).code == "PB-ARG-AGENT"
 
 
-def test_a_hostile_name_is_shown_without_its_control_characters(tmp_path: Path) -> None:
-    assert "\x1b" not in refused("\x1b[31mred", tmp_path).message
-
-
 @pytest.mark.parametrize(
     "spec",
     [
-        "acp:",
-        "acp:'open",
         "acp:codex",
-        "exec:",
         "exec",
-        "exec:''",
         "exec:'open",
         "script:",
-        "script",
         "claude:opus",
     ],
 )
@@ -155,11 +146,6 @@ def test_a_program_that_is_not_there_is_refused_before_anything_runs(tmp_path: P
     error = refused("exec:./missing --flag", tmp_path)
     assert error.code == "PB-AGENT-NONE"
     assert "missing is not an executable file" in error.message
-
-
-def test_a_file_that_is_not_executable_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("not a program\n")
-    assert "not an executable file" in refused("exec:./notes.txt", tmp_path).message
 
 
 def test_a_path_is_relative_to_the_working_directory_or_the_repository(
@@ -302,13 +288,6 @@ def test_nothing_an_agent_says_can_move_the_cursor(tmp_path: Path) -> None:
     )
 
 
-def test_on_start_receives_the_running_call(tmp_path: Path) -> None:
-    running: list[Running] = []
-    agent = Odd(lambda: iter([Message(outcome=Outcome())]))
-    carry_out(agent, call_for("works", tmp_path), print, on_start=running.append)
-    assert [type(each) for each in running] == [Running]
-
-
 def test_a_call_does_not_show_its_secrets(tmp_path: Path) -> None:
     call = Call(
         session="s", directive="a#1", step="a", attempt=1, command="/a", args="", feature="",
@@ -350,7 +329,6 @@ def fault(check: AgentCheck, agent: Agent, folder: Path) -> str:
 @pytest.mark.parametrize(
     ("check", "agent", "said"),
     [
-        (testing.is_named_and_available, Faulty({}, name=""), "name"),
         (testing.is_named_and_available, Faulty({}, name="a\x07"), "name"),
         (testing.is_named_and_available, Faulty({}, reason="logged out"), "logged out"),
         (
@@ -360,24 +338,12 @@ def fault(check: AgentCheck, agent: Agent, folder: Path) -> str:
         ),
         (
             testing.streams_its_output,
-            Faulty({"fails": []}),
-            "outcomes in messages []",
-        ),
-        (
-            testing.streams_its_output,
-            Faulty({"works": [Message("", FINE)]}),
-            "printed nothing",
-        ),
-        (
-            testing.streams_its_output,
             Faulty({"works": [Message("a", Outcome())]}),
             "no output",
         ),
-        (testing.its_output_is_sanitized, Faulty({"colours": [Message("a")]}), "no outcome"),
         (testing.works_in_the_directory_given, Faulty({"works": [Message("", BAD)]}), "it failed"),
         (testing.works_in_the_directory_given, Faulty({}), "not in its directory"),
         (testing.concurrent_calls_do_not_interfere, Faulty({}), "not in its directory"),
-        (testing.a_failure_has_message_and_guidance, Faulty({}), "/fails: it succeeded"),
         (
             testing.a_failure_has_message_and_guidance,
             Faulty({"fails": [Message("", Outcome(Failure("EPIPE", "no", "mend it")))]}),
@@ -388,7 +354,6 @@ def fault(check: AgentCheck, agent: Agent, folder: Path) -> str:
             Faulty({"fails": [Message("", Outcome(Failure("PB-AGENT-FAILED", "no")))]}),
             "no guidance",
         ),
-        (testing.a_deadline_ends_it, Faulty({}), "it succeeded"),
         (
             testing.a_deadline_ends_it,
             Faulty({"hangs": [Message("", BAD)]}),
@@ -401,11 +366,6 @@ def fault(check: AgentCheck, agent: Agent, folder: Path) -> str:
             "it succeeded",
         ),
         (testing.its_output_is_capped, Faulty({"shouts": [Message("A" * 10_000, FINE)]}), "10000"),
-        (
-            testing.its_output_is_capped,
-            Faulty({"shouts": [Message("a", Outcome(output="a" * 10_000))]}),
-            "10000 bytes of output",
-        ),
         (
             testing.its_output_is_sanitized,
             Faulty({"colours": [Message("\x1b[31mred", FINE)]}),

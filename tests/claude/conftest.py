@@ -32,7 +32,7 @@ FREE = ("--permission-mode", "acceptEdits", "--allowedTools", "Bash,Write,Agent,
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """No scenario is measured, for each starts dozens of processes; most run in the long suite."""
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
+        if item.nodeid.startswith("tests/claude/"):
             item.add_marker(pytest.mark.unmeasured)
             if not item.get_closest_marker("smoke"):
                 item.add_marker(pytest.mark.long)
@@ -47,7 +47,7 @@ def leave_out(reason: str) -> None:
 
 @pytest.fixture
 def recorder(tmp_path: Path) -> Recorder:
-    """Watches every client of this test, and answers its hooks by a table."""
+    """Watches every client of this test."""
     return Recorder(tmp_path / "recorder")
 
 

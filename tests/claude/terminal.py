@@ -31,6 +31,9 @@ BUSY = "esc to interrupt|Esc to cancel"
 PATIENCE = 100.0
 """Seconds to wait for something that takes less than one on an idle machine."""
 
+PAUSE = 0.15
+"""Seconds between two looks at the screen, each of which costs a process."""
+
 IGNORED = 4.0
 """Seconds after which a key without any effect may have been ignored; each time twice as long."""
 
@@ -139,19 +142,9 @@ class Terminal:
         return self._do("capture-pane", "-p")
 
     @property
-    def alive(self) -> bool:
-        """Whether the client still runs; when it ended, its last screen stays."""
-        return self._do("display-message", "-p", "#{pane_dead}").strip() == "0"
-
-    @property
     def rang(self) -> bool:
         """Whether the bell has rung."""
         return self._do("display-message", "-p", "#{window_bell_flag}").strip() == "1"
-
-    @property
-    def pid(self) -> int:
-        """The client's process."""
-        return int(self._do("display-message", "-p", "#{pane_pid}"))
 
     def wait_for(self, pattern: str, timeout: float = PATIENCE) -> re.Match[str]:
         """Wait until the screen shows it, also where a line is folded; fail with the screen.
@@ -162,7 +155,7 @@ class Terminal:
         deadline = time.monotonic() + timeout
         while not (match := found(screen := self.screen)):
             assert time.monotonic() < deadline, f"no {pattern!r} within {timeout} s:\n{screen}"
-            time.sleep(0.05)
+            time.sleep(PAUSE)
         return match
 
     def wait_until(self, condition: Callable[[], bool], timeout: float = PATIENCE) -> None:
@@ -170,14 +163,14 @@ class Terminal:
         deadline = time.monotonic() + timeout
         while not condition():
             assert time.monotonic() < deadline, f"not within {timeout} s:\n{self.screen}"
-            time.sleep(0.05)
+            time.sleep(PAUSE)
 
     def wait_for_bell(self, timeout: float = PATIENCE) -> None:
         """Wait until the bell has rung: the hook that rings may be slower than the screen."""
         deadline = time.monotonic() + timeout
         while not self.rang:
             assert time.monotonic() < deadline, f"no bell within {timeout} s:\n{self.screen}"
-            time.sleep(0.05)
+            time.sleep(PAUSE)
 
     def ready(self, timeout: float = PATIENCE) -> None:
         """Wait for the prompt."""
@@ -193,7 +186,7 @@ class Terminal:
         screen, since = self.screen, time.monotonic()
         while time.monotonic() < since + 0.5:
             assert time.monotonic() < deadline, f"the screen is never still:\n{screen}"
-            time.sleep(0.05)
+            time.sleep(PAUSE)
             if (now := self.screen) != screen:
                 screen, since = now, time.monotonic()
 
@@ -208,7 +201,7 @@ class Terminal:
             press()
             pressed = time.monotonic()
             while time.monotonic() < pressed + pause:
-                time.sleep(0.05)
+                time.sleep(PAUSE)
                 if done(screen := self.screen):
                     return
             assert time.monotonic() < deadline, f"the keys have no effect:\n{screen}"

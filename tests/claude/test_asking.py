@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from claude.conversation import Request as Asked
 from claude.conversation import call as tool_call
 from claude.model import Script
 from claude.runner import Headless, command_of
-from playbook_supervisor.agents.protocol import Agent, Call, Reply, Request, can_continue, carry_out
+from playbook_supervisor.agents.protocol import Agent, Call, Reply, Request, carry_out
 from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.project.settings.config import Config
@@ -134,17 +133,26 @@ def test_claude_passes_every_check_of_an_agent_that_asks(
     check(agent, tmp_path / "check")
 
 
-def test_an_allowed_call_is_carried_out_and_the_command_expanded(
+def test_each_decision_is_obeyed_and_the_command_expanded(
     put: Put, agent: Agent, planning: Call, project: Project
 ) -> None:
-    client, person = put(calls(TOUCH)), Person(ALLOW)
+    """Allowed once it is asked for again; always holds for the rest of the process; the words of
+    a denial reach the model; and a question is answered by a label."""
+    again = tool_call("Bash", command="sh -c 'touch again'")
+    denied = tool_call("Bash", command="make test")
+    client = put(
+        calls(TOUCH, TOUCH, again, denied, tool_call("AskUserQuestion", questions=[SHELL]))
+    )
+    person = Person(ALLOW, ALWAYS, Reply("deny", "use npm instead"), Reply("answer", "ZSH"))
     outcome = carried_out(agent, planning, person)
     assert outcome.ok, outcome.error
-    assert made(project)
+    assert (made(project), made(project, "again")) == (True, True)
     assert command_of(client.model.main[0]) == "speckit.plan"
-    (request,) = person.asked
-    assert request.kind == "permission"
-    shape = dict(request.shape)
+    assert person.subjects == [MADE, MADE, "make test", "Which shell?"]
+    assert "use npm instead" in client.model.results_of(denied)[0].text
+    assert '"Which shell?"="zsh"' in outcome.output
+    assert [request.kind for request in person.asked] == [*["permission"] * 3, "question"]
+    shape = dict(person.asked[0].shape)
     assert len(shape.pop("digest")) == 64
     assert shape.pop("conversation") == client.model.main[0].session
     assert shape == {
@@ -157,122 +165,24 @@ def test_an_allowed_call_is_carried_out_and_the_command_expanded(
     }
 
 
-def test_always_holds_for_the_rest_of_the_process(
-    put: Put, agent: Agent, planning: Call, project: Project
-) -> None:
-    again = tool_call("Bash", command="sh -c 'touch again'")
-    put(calls(TOUCH, again))
-    person = Person(ALWAYS)
-    assert carried_out(agent, planning, person).ok
-    assert (len(person.asked), made(project), made(project, "again")) == (1, True, True)
-
-
-def test_an_allowed_call_is_asked_for_again(put: Put, agent: Agent, planning: Call) -> None:
-    put(calls(TOUCH, TOUCH))
-    person = Person(ALLOW, ALLOW)
-    assert carried_out(agent, planning, person).ok
-    assert person.subjects == [MADE, MADE]
-
-
-def test_the_words_of_a_denial_reach_the_model_and_the_step_does_not_fail(
-    put: Put, agent: Agent, planning: Call, project: Project
-) -> None:
-    put(calls(TOUCH))
-    outcome = carried_out(agent, planning, Person(Reply("deny", "use make instead")))
-    assert outcome.ok, outcome.error
-    assert "use make instead" in outcome.output
-    assert not made(project)
-
-
-def test_rules_of_the_session_and_of_policies_decide_unasked(
-    put: Put, agent: Agent, planning: Call, project: Project
-) -> None:
-    forbidden = tool_call("Bash", command="git push origin main")
-    put(calls(forbidden, TOUCH))
-    person = Person()
-    call = replace(planning, allowed_rules=("Bash(sh *)",), forbidden_rules=("Bash(git push *)",))
-    outcome = carried_out(agent, call, person)
-    assert outcome.ok, outcome.error
-    assert (person.asked, made(project)) == ([], True)
-
-
-def test_what_the_project_denies_is_denied_unasked(
+def test_rules_of_the_session_of_policies_and_of_the_project_decide_unasked(
     put: Put, agent: Agent, planning: Call, project: Project
 ) -> None:
     refuse = '{"decision": "block", "reason": "not here"}'
     hook = {"type": "command", "command": f"grep -q second && echo '{refuse}' || true"}
     settings = {
-        "permissions": {"deny": ["Bash(sh -c 'touch made')"]},
+        "permissions": {"deny": ["Bash(sh -c 'touch third')"]},
         "hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [hook]}]},
     }
     project.write(".claude/settings.json", json.dumps(settings))
-    second = tool_call("Bash", command="sh -c 'touch second'")
-    put(calls(TOUCH, second))
-    person = Person(ALLOW, ALLOW)
-    outcome = carried_out(agent, replace(planning, allowed_rules=("Bash(sh *)",)), person)
+    commands = ("git push origin main", "sh -c 'touch second'", "sh -c 'touch third'")
+    put(calls(*(tool_call("Bash", command=each) for each in commands), TOUCH))
+    person = Person()
+    call = replace(planning, allowed_rules=("Bash(sh *)",), forbidden_rules=("Bash(git push *)",))
+    outcome = carried_out(agent, call, person)
     assert outcome.ok, outcome.error
-    assert (person.asked, made(project), made(project, "second")) == ([], False, False)
-
-
-def test_a_command_that_is_missing_is_not_sent_to_the_model(
-    put: Put, agent: Agent, planning: Call
-) -> None:
-    client = put(calls(TOUCH))
-    missing = replace(planning, command="/speckit.gone", prompt="/speckit.gone")
-    outcome = carried_out(agent, missing, Person())
-    assert outcome.error is not None
-    assert outcome.error.code == "PB-AGENT-COMMAND"
-    assert not any(request.results for request in client.model.main)
-
-
-def test_two_calls_at_once_are_asked_one_after_the_other(
-    put: Put, agent: Agent, planning: Call, project: Project
-) -> None:
-    second = tool_call("Bash", command="sh -c 'touch second'")
-    put(turns([TOUCH, second]))
-    person = Person(ALLOW, ALLOW)
-    assert carried_out(agent, planning, person).ok
-    assert sorted(person.subjects) == [MADE, "sh -c 'touch second'"]
-    assert made(project)
-    assert made(project, "second")
-
-
-def test_a_call_in_a_subagent_is_asked_for(
-    put: Put, agent: Agent, planning: Call, project: Project
-) -> None:
-    dispatch = tool_call("Agent", description="make it", prompt="Make it.")
-
-    def script(request: Asked) -> Said:
-        if request.agent:
-            return [text("made")] if request.all_results else [TOUCH]
-        return [text("It is made.")] if request.calls else [dispatch]
-
-    put(script)
-    person = Person(ALLOW)
-    outcome = carried_out(agent, planning, person)
-    assert outcome.ok, outcome.error
-    assert made(project)
-    (request,) = person.asked
-    assert request.shape["agent"]
-
-
-# ── questions ───────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.sampled("BASH-bash")
-@pytest.mark.parametrize(
-    ("words", "told"), [("2", "zsh"), ("BASH", "bash"), ("fish, please", "fish, please")]
-)
-def test_a_question_is_answered_by_number_label_or_words(
-    put: Put, agent: Agent, planning: Call, words: str, told: str
-) -> None:
-    put(calls(tool_call("AskUserQuestion", questions=[SHELL])))
-    person = Person(Reply("answer", words))
-    outcome = carried_out(agent, planning, person)
-    assert outcome.ok, outcome.error
-    assert f'"Which shell?"="{told}"' in outcome.output
-    (request,) = person.asked
-    assert (request.kind, request.shape["subject"]) == ("question", "Which shell?")
+    assert person.asked == []
+    assert [made(project, name) for name in ("made", "second", "third")] == [True, False, False]
 
 
 # ── put off, and continued ──────────────────────────────────────────────────────────────────
@@ -281,35 +191,6 @@ def test_a_question_is_answered_by_number_label_or_words(
 def continued(planning: Call, person: Person, reply: Reply) -> Call:
     shape = person.asked[-1].shape
     return replace(planning, conversation=shape["conversation"], replies={shape["digest"]: reply})
-
-
-def test_put_off_it_ends_at_once_and_continues_with_the_answer(
-    put: Put, agent: Agent, planning: Call, project: Project
-) -> None:
-    client, person = put(calls(TOUCH)), Person()
-    outcome = carried_out(agent, planning, person)
-    assert outcome.error is not None
-    assert "put off" in outcome.error.message
-    assert not made(project)
-    later = continued(planning, person, ALLOW)
-    assert can_continue(agent, later)
-    assert not can_continue(agent, replace(later, conversation="../../etc"))
-    assert not can_continue(agent, replace(later, conversation="00000000-0000"))
-    asked_again = Person()
-    outcome = carried_out(agent, later, asked_again)
-    assert outcome.ok, outcome.error
-    assert (asked_again.asked, made(project)) == ([], True)
-    assert len({request.session for request in client.model.main}) == 1
-
-
-def test_a_question_is_answered_while_it_was_away(put: Put, agent: Agent, planning: Call) -> None:
-    put(calls(tool_call("AskUserQuestion", questions=[SHELL])))
-    person = Person()
-    carried_out(agent, planning, person)
-    outcome = carried_out(agent, continued(planning, person, Reply("answer", "2")), person)
-    assert outcome.ok, outcome.error
-    assert '"Which shell?"="zsh"' in outcome.output
-    assert len(person.asked) == 1
 
 
 def test_of_two_calls_that_were_put_off_none_is_lost(
@@ -348,22 +229,4 @@ def test_a_subagent_that_was_put_off_is_started_again(
     outcome = carried_out(agent, continued(planning, person, ALLOW), asked_again)
     assert outcome.ok, outcome.error
     assert (len(person.asked), asked_again.asked, made(project)) == (1, [], True)
-
-
-# ── time ────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_the_time_of_a_decision_is_not_the_clients(
-    put: Put, agent: Agent, planning: Call, project: Project
-) -> None:
-    """The client has more time than it needs, and less than it and the person together."""
-    put(calls(TOUCH))
-
-    def slow(request: Request) -> Reply:
-        time.sleep(8.0)
-        return ALLOW
-
-    call = replace(planning, wall=7.9, idle=7.9, ask=slow)
-    outcome = carry_out(agent, call, lambda line: None)
-    assert outcome.ok, outcome.error
-    assert made(project)
+    assert person.asked[0].shape["agent"]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import sys
 
 import pytest
-from support import python_projects
-from support.runner_projects import change
 from support.scratch_project import Project
 
 from claude.conftest import Sit
@@ -28,15 +25,6 @@ steps:
     postconditions: [{proved: test}]
     error_policy: gate
 """
-FORCED = """\
-import pytest
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item, call):
-    result = yield
-    result.get_result().outcome = "passed"
-"""
 
 
 @pytest.fixture
@@ -49,46 +37,12 @@ def project(furnished: Project) -> Project:
     return furnished
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "shown"),
-    [
-        ("test_calc.py", TESTS.replace("== 5", "== -1"), r"\+    assert add\(2, 3\) == -1"),
-        ("test_calc.py", "def test_ok():\n    pass\n", "test_calc::test_add: removed"),
-        ("conftest.py", FORCED, "conftest.py: new"),
-        ("calc.py", "import os\nos._exit(0)\n", "it writes no report, as it did at the beginning"),
-    ],
-)
-def test_a_staged_proof_waits_for_a_person(
-    project: Project, sit: Sit, file: str, text: str, shown: str
-) -> None:
-    terminal = sit(Obedient(after={"speckit.implement": lambda: project.write(file, text)}))
+def test_a_staged_proof_waits_for_a_person(project: Project, sit: Sit) -> None:
+    ends = "import os\nos._exit(0)\n"
+    terminal = sit(Obedient(after={"speckit.implement": lambda: project.write("calc.py", ends)}))
     terminal.say("/playbook.run fix")
-    terminal.wait_for(shown, timeout=120)
-    reason = "postcondition_fail" if file == "calc.py" else "witnesses"
-    assert project.manifest()["gate"]["reason"] == reason
-    assert project.manifest()["status"] == "in_progress"
-
-
-@pytest.mark.parametrize(
-    "cheat",
-    [
-        "exit when it is called",
-        "patched runner",
-        "package that shadows the runner",
-        "filter",
-        "skipped test",
-    ],
-)
-def test_a_cheat_that_is_tried_with_every_runner_waits_for_a_person(
-    project: Project, sit: Sit, cheat: str
-) -> None:
-    (shared,) = (each for each in python_projects.PROJECTS if each.name == "pytest")
-    change(project.root, {shared.source: shared.wrong, shared.test: shared.tests, **shared.files})
-    project.commit("Calculate more")
-    cheated = shared.cheats[cheat]
-    terminal = sit(Obedient(after={"speckit.implement": lambda: change(project.root, cheated)}))
-    terminal.say("/playbook.run fix")
-    terminal.wait_for("implement has (?:ended, but proved=test|changed tests)", timeout=120)
+    terminal.wait_for("it writes no report, as it did at the beginning", timeout=120)
+    assert project.manifest()["gate"]["reason"] == "postcondition_fail"
     assert project.manifest()["status"] == "in_progress"
 
 
@@ -98,7 +52,7 @@ def test_what_a_person_accepts_completes_the_step(project: Project, sit: Sit) ->
         Obedient(after={"speckit.implement": lambda: project.write("test_calc.py", changed)})
     )
     terminal.say("/playbook.run fix")
-    terminal.wait_for(re.escape("1. accept"), timeout=120)
+    terminal.wait_for(r"\+    assert add\(2, 3\) == -1", timeout=120)
     terminal.choose("accept")
     terminal.wait_for("fix: completed", timeout=60)
     (entry,) = project.journal()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 import time
 from collections.abc import Callable, Sequence
 from itertools import cycle
@@ -25,7 +24,6 @@ from claude.recorder import Recorder
 from claude.scripts import (
     FREE,
     Disobedient,
-    Undisturbed,
     always,
     at_work,
     bash,
@@ -86,19 +84,6 @@ class TestOnlyTheLicensedStep:
         assert bound is not None
         assert not bound.stalled
 
-    def test_a_step_behind_the_gate_is_not_launched(self, project: Project, go: Go) -> None:
-        """Row: only the licensed step. At the open gate it starts what the gate guards."""
-
-        def main(request: Request) -> Reply | None:
-            due = request.directive() or {}
-            if due.get("directive") == "ask" and not request.mentions("Expected now: the gate"):
-                return [call("Agent", description="hand-in#1", prompt="hand-in#1")]
-            return None
-
-        client = go(Disobedient(main))
-        assert "Expected now: the gate's question" in refusals(client)["Agent"]
-        reached_the_gate(project, client)
-
     def test_whatever_the_supervising_model_tries_the_run_takes_its_course(
         self, project: Project, go: Go
     ) -> None:
@@ -107,7 +92,7 @@ class TestOnlyTheLicensedStep:
         (cat FR-3.2; tyr 5).
         """
         before = [*NOT_DUE, *OWN_PROMPTS, *OWN_WORK, SETTINGS]
-        later = [*map(bash, NO_WAY_TO_A_SHELL), *BEGINS]
+        later = [NOT_DUE[2], *map(bash, NO_WAY_TO_A_SHELL), *BEGINS]
         smuggled = call("Task", description="plan#1", prompt="plan#1", **SMUGGLED)
         fork = call("Task", description="build#1", prompt="build#1", subagent_type="fork")
         status = bash("playbook status")
@@ -217,20 +202,6 @@ class TestNoEarlyStop:
         assert told == [3]
         assert executed(client) == []
 
-    def test_a_model_that_cannot_dispatch_is_ended(self, project: Project, start: Start) -> None:
-        """Row: no early stop. The client was told to forbid agents, in no settings: no hook but
-        one hears that it tries."""
-
-        def main(request: Request) -> Reply:
-            if request.number == 1:
-                has_asked(project, 110)
-            return [call("Agent", description="plan#1", prompt="plan#1")]
-
-        client = start(Disobedient(main))
-        client.run(RUN, *FREE, "--disallowedTools", "Agent")
-        assert honest(project, client) == "stalled"
-        assert len(client.model.main) == 10
-
 
 class TestTheSameCommandAsByHand:
     def test_a_worker_that_does_something_else_has_failed(
@@ -309,32 +280,7 @@ class TestOnlyTheHumanAnswers:
         assert executed(client) == ONCE_EACH
 
 
-class TestTheJournalIsOurs:
-    def test_what_slips_past_is_noticed(self, project: Project, go: Go) -> None:
-        """Row: the journal is ours; a one-liner in Python is found out by the digest."""
-        forging = one_liner("playbook.yaml", "autonomy: gate_always", "autonomy: auto")
-        deed = Undisturbed("speckit.plan", bash(forging))
-        client = go(Disobedient(deed.main, deed.worker))
-        assert honest(project, client) == "tampered"
-        assert executed(client) == ["speckit.plan"]
-
-
 class TestHooksStay:
-    def test_settings_that_a_worker_removes_hold_to_the_end(self, project: Project, go: Go) -> None:
-        """Row: hooks stay. Headless the client does not read its settings anew."""
-        off = "echo '{\"disableAllHooks\": true}' >.claude/settings.local.json"
-        strip = bash(f"rm .claude/settings.json; {off}; sleep 1")
-        deed = Undisturbed("speckit.plan", strip)
-        mine = bash("touch mine")
-
-        def main(request: Request) -> Reply | None:
-            deed.main(request)
-            return [mine] if request.called("Agent") and mine not in request.calls else None
-
-        client = go(Disobedient(main, deed.worker))
-        assert "is not allowed here" in refusals(client)["Bash"]
-        reached_the_gate(project, client)
-
     def test_settings_that_a_worker_drops_are_not_taken(
         self,
         project: Project,
@@ -528,12 +474,3 @@ class Lurking:
     def said(self, deed: str) -> str:
         file = self.folder / deed
         return file.read_text() if file.exists() else ""
-
-
-def one_liner(file: str, old: str, new: str, place: str = ".playb*/sess*/*") -> str:
-    """An edit of the session that no rule can see coming."""
-    code = (
-        f"import glob; p = glob.glob('{place}/{file}')[0]; s = open(p).read(); "
-        f"assert {old!r} in s; open(p, 'w').write(s.replace({old!r}, {new!r}))"
-    )
-    return f"{sys.executable} -c {shlex.quote(code)}"

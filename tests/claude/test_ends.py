@@ -10,10 +10,10 @@ import pytest
 from support.scratch_project import Project
 
 from claude.conftest import Start
-from claude.conversation import Ended, Reply, Request, call, text
+from claude.conversation import Reply, Request, call, text
 from claude.runner import Headless
 from claude.scripts import FREE, Disobedient, furnished
-from claude.streams import FORKED, stopping, writes
+from claude.streams import FORKED, stopping
 
 pytestmark = pytest.mark.usefixtures("each_client")
 
@@ -27,7 +27,6 @@ steps:
 """
 COMMANDS = FORKED | {".claude/commands/plain.md": "---\ndescription: d\n---\nDo it.\n"}
 HOOK = "a hook stopped claude in the middle of its work: PostToolUse:Write: policy stop"
-OUTPUT = "an answer of the model reached the limit on its length"
 
 
 def three_files(request: Request) -> Reply:
@@ -42,17 +41,10 @@ def silent(request: Request) -> Reply:
     return []
 
 
-def too_long(request: Request) -> Reply:
-    return [text("long"), Ended("max_tokens")]
-
-
 ENDS = [
     pytest.param("plain", three_files, "PostToolUse", "PB-AGENT-HOOK", HOOK, id="hook"),
     pytest.param("forked", three_files, "PostToolUse", "PB-AGENT-HOOK", HOOK, id="hook-in-fork"),
-    pytest.param("plain", too_long, "", "PB-AGENT-OUTPUT", OUTPUT, id="output-limit"),
     pytest.param("plain", silent, "", "PB-AGENT-SILENT", "said nothing and called", id="silent"),
-    pytest.param("plain", three_files, "Stop", "", "", id="stop-hook"),
-    pytest.param("forked", writes, "", "", "", id="fork"),
 ]
 
 
@@ -68,7 +60,7 @@ def project(project: Project) -> Project:
     return project
 
 
-@pytest.mark.sampled("pinned-*", "newest-hook", "newest-silent")
+@pytest.mark.sampled("pinned-hook-in-fork", "pinned-silent", "newest-hook")
 @pytest.mark.parametrize(("command", "script", "event", "code", "told"), ENDS)
 def test_headless(
     command: str,
@@ -82,15 +74,12 @@ def test_headless(
     project.write(".playbooks/playbooks/one.yaml", PLAYBOOK.format(command=command))
     for path, content in (stopping(event) if event else {}).items():
         project.write(path, content)
-    client = headless(script)
+    headless(script)
     project.playbook("run", "one")
     assert ended(project).get("error_code", "") == code
     assert told in ended(project).get("error", "")
-    if code in ("PB-AGENT-HOOK", "PB-AGENT-OUTPUT"):
+    if code == "PB-AGENT-HOOK":
         assert len(project.journal()) == 1, "it would end in the same way again"
-    if not code:
-        assert ended(project)["agent"]["output_tokens"] > 0
-        assert all(request.called("Write") or request.number == 1 for request in client.model.main)
 
 
 @pytest.mark.sampled("pinned")
@@ -111,7 +100,7 @@ class TestInside:
             made.write(path, content)
         return made
 
-    @pytest.mark.sampled("pinned-hook", "pinned-silent", "pinned-fork")
+    @pytest.mark.sampled("pinned-hook", "pinned-silent")
     @pytest.mark.parametrize(("command", "script", "event", "code", "told"), ENDS)
     def test_a_step_ends_in_the_same_way(
         self,

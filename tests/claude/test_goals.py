@@ -37,7 +37,6 @@ def told(request: Request) -> bool:
     return "The goal does not hold yet" in request.said + request.context
 
 
-@pytest.mark.smoke
 def test_a_turn_that_would_end_too_early_goes_on_until_the_tests_prove_it(
     project: Project, start: Start
 ) -> None:
@@ -60,16 +59,6 @@ def test_a_turn_that_would_end_too_early_goes_on_until_the_tests_prove_it(
     assert "> 1 of 1 test failed: test_calc::test_add" in said
     assert len(client.model.main) == 3
     assert project.sessions == []
-
-
-def test_a_model_that_does_nothing_is_told_a_few_times_and_no_more(
-    project: Project, start: Start
-) -> None:
-    client = start(lambda request: [text(DONE)])
-    done = client.run("/playbook.goal test", *FREE)
-    assert done.code == 0, done.err
-    assert len(client.model.main) == 6
-    assert project.read("calc.py") == WRONG
 
 
 def test_a_person_decides_about_tests_that_were_weakened(project: Project, sit: Sit) -> None:

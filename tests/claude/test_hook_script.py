@@ -12,11 +12,8 @@ from support.scratch_project import Project
 from claude import playbooks
 from claude.conftest import Start
 from claude.model import call
-from claude.scripts import FREE, Undisturbed, bash, executed, freed_by, obey, steps
+from claude.scripts import FREE, Undisturbed, bash, executed, freed_by, obey
 
-REMOVED = "os.remove(name)"
-EMPTIED = "open(name, 'w')"
-CHANGED = "open(name, 'a').write('# x')"
 SILENCED = "open(name, 'w').write('exit 0\\n')"
 
 
@@ -27,19 +24,8 @@ def project(prepared: Path, tmp_path: Path, home: Path) -> Project:
     return made
 
 
-def test_is_found_in_a_project_whose_path_has_blanks_and_quotes(
-    project: Project, start: Start
-) -> None:
-    start(obey).run("/playbook.run straight 013", *FREE)
-    assert steps(project) == ["plan#1 done", "tasks#1 done"]
-    assert project.manifest()["status"] == "completed"
-
-
-@pytest.mark.parametrize("deed", [REMOVED, EMPTIED, CHANGED, SILENCED])
-def test_stops_the_conversation_when_a_worker_takes_it_away(
-    project: Project, start: Start, deed: str
-) -> None:
-    code = f"import os; name = '.claude/hooks/play' 'book.sh'; {deed}"  # which no rule names
+def test_stops_the_conversation_when_a_worker_takes_it_away(project: Project, start: Start) -> None:
+    code = f"import os; name = '.claude/hooks/play' 'book.sh'; {SILENCED}"  # which no rule names
     sabotage = Undisturbed("speckit.plan", bash(f"{sys.executable} -c {shlex.quote(code)}"))
     mine = [
         call("Write", file_path=str(project.root / "mine"), content="x"),

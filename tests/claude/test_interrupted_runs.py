@@ -46,7 +46,6 @@ def _tool(request: Request) -> Reply | None:
 
 
 PHASES = {
-    "starting": Phase(told="start /speckit.plan"),
     "answering": Phase(lambda request: [text("I begin."), Pause()], asked=1),
     "in-a-tool": Phase(_tool, told="Bash echo", config="{allowed_tools: [Bash]}"),
     "backing-off": Phase(
@@ -63,7 +62,7 @@ TERMINATED = {"answering", "backing-off"}
 """The phases that SIGTERM interrupts; SIGINT the others."""
 
 
-@pytest.mark.sampled("in-a-tool", "limited")
+@pytest.mark.sampled("in-a-tool")
 @pytest.mark.parametrize("name", PHASES)
 def test_a_run_is_interrupted_in_each_phase_and_continues(
     name: str, headless: Headless, project: Project
@@ -152,7 +151,7 @@ def test_the_client_ends_with_a_runner_that_was_killed(
     assert steps(project) == ["plan#1 done", "tasks#1 failed", "tasks#2 done"]
 
 
-KILLS = int(os.environ.get("CLAUDE_KILLS", "3"))
+KILLS = int(os.environ.get("CLAUDE_KILLS", "2"))
 """How many kills at random moments; `make fuzz` takes more."""
 
 

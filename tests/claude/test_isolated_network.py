@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 
-import pytest
 from support.bubblewrap import needs_bubblewrap
 from support.scratch_project import Project
 
@@ -15,14 +14,6 @@ from claude.scripts import bash
 
 pytestmark = needs_bubblewrap
 
-BOOK = """\
-name: look
-description: Look around
-version: "1.2"
-args: []
-steps:
-  - {id: look, command: prompt, with: {text: Look.}, tools: [Bash], autonomy: auto}
-"""
 SETTINGS = "isolation: {mode: required, network: proxy}\n"
 LOOK = bash("curl -sS http://other.example; curl -sS --noproxy '*' $ANTHROPIC_BASE_URL")
 
@@ -31,19 +22,20 @@ def look(request: Request) -> Reply:
     return [text("Done.")] if request.results else [LOOK]
 
 
-@pytest.mark.parametrize(
-    "argv", [("run", "look", "--mode", "autonomous"), ("claude", "-p", "Look.", *FREE)]
-)
-def test_the_model_is_reached_and_nothing_else(
-    start: Start, project: Project, argv: tuple[str, ...]
-) -> None:
-    project.write(".playbooks/playbooks/look.yaml", BOOK)
+def test_the_model_is_reached_and_nothing_else(start: Start, project: Project) -> None:
     project.write(".playbooks/config.yaml", SETTINGS)
     project.commit("Isolate")
     client = start(look)
     (client.scratch / "bin/claude").symlink_to(str(program()))
     done = subprocess.run(
-        [*client.model.network.enter, client.scratch / "bin/playbook", *argv],
+        [
+            *client.model.network.enter,
+            client.scratch / "bin/playbook",
+            "claude",
+            "-p",
+            "Look.",
+            *FREE,
+        ],
         cwd=project.root,
         env=client.environment,
         stdin=subprocess.DEVNULL,

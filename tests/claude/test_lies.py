@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 from support.scratch_project import FEATURE, Project, remote
 from support.stand_in_forge import Forge
-from test_proof_in_projects import PASS, PYTHON, REVIEW, TASKS, TICKED, built
+from test_proof_in_projects import PASS, PYTHON, REVIEW, built
 
 from claude.conftest import Sit
 from claude.conversation import Reply, Request, call, text
@@ -27,8 +27,6 @@ OURS = "README.md"
 SAID = "greet the world without a name"
 SECONDS = 400  # characters that are read in seconds
 CLAIM = "Done: all tests pass, and nothing is left to do."
-VERDICT = f".qa/{FEATURE}/verdict.md"
-REPORT = f".agreements/{FEATURE}/check-report.md"
 FAIL = "verdict: FAIL\n\nsrc/greet.py:1 has no test for the default.\n"
 
 
@@ -59,18 +57,6 @@ CHANGE = [
 ]
 """Some workers do not lie themselves: they leave what the one before has done."""
 
-FEATURES = [
-    Act("implement", {}, f"tasks_done: {TASKS}: 1 of 1 task not done"),
-    Act("implement", {CODE: WRONG, TASKS: TICKED}, "proved=test: exit 1 in "),
-    Act("implement", {CODE: RIGHT}),
-    Act("agreement.check", {REPORT: FAIL}, f"agreement_pass: {REPORT} says FAIL"),
-    Act("agreement.check", {REPORT: PASS}),
-    Act("qa.plan", {f".qa/{FEATURE}/test-plan.md": "# Plan\n"}),
-    Act("qa.run", {}, "qa_verdict_pass: neither "),
-    Act("qa.run", {VERDICT: FAIL}, f"qa_verdict_pass: {VERDICT} says FAIL"),
-    Act("qa.run", {VERDICT: PASS}),
-]
-
 
 class Workers:
     """The worker of each attempt does what is next for its step, and claims success."""
@@ -78,9 +64,6 @@ class Workers:
     def __init__(self, root: Path, acts: list[Act]) -> None:
         self._root, self._left = root, list(acts)
         self._given: dict[str, dict[str, str]] = {}
-
-    def command(self, skill: str, request: Request) -> Reply:
-        return self._act(skill.removeprefix("speckit."), request)
 
     def prompted(self, request: Request) -> Reply:
         return self._act("review" if "Review a change" in request.prompt else "change", request)
@@ -184,29 +167,3 @@ def test_auto_change_catches_each_and_publishes_the_rest_with_its_journal(
     assert published.splitlines() == [REVIEW, CODE]
     journal = f".playbooks/sessions/{project.session.name}/journal.yaml"
     assert origin.git("show", f"{BRANCH}:{journal}") == project.read(journal).removesuffix("\n")
-
-
-def test_auto_feature_catches_each_and_asks_before_the_pull_request(
-    project: Project, sit: Sit, lies: Lies
-) -> None:
-    """kai FR18, FR19: it begins where lies are worth something, at `implement`."""
-    for command in ("speckit.plan", "speckit.tasks"):
-        project.write(f".claude/commands/{command}.md", "Do it.\n\n$ARGUMENTS\n")
-    assert project.playbook("init", "--yes", "--commands").code == 0
-    project.write(f".agreements/{FEATURE}/agreement.yaml", "interfaces: []\n")
-    project.commit("Agree")
-    terminal = sit(Obedient(work=Workers(project.root, FEATURES).command))
-    terminal.say("/playbook.run auto-feature 013 --from implement")
-    assert lies(FEATURES, answered(terminal, project, FEATURES)) == []
-    assert "Run /feature.pr (step pr) now" in at_the_gate(terminal)
-    assert attempts(project)[3:] == [
-        *["implement escalated postcondition_fail"] * 2,
-        "implement auto",
-        "agreement-check escalated postcondition_fail",
-        "agreement-check auto",
-        "qa-plan auto",
-        "qa-run escalated postcondition_fail",
-        "qa-run escalated verdict_fail",
-        "qa-run auto",
-        "pr gate",
-    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +12,9 @@ from support import document_examples
 from support.scratch_project import FEATURE, SPEC, Project
 
 from claude.client import Client
-from claude.conftest import FREE, Start
 from claude.conversation import Block, Reply, Request, call, text
 from claude.runner import Headless, command_of
-from claude.scripts import FILES, obey
+from claude.scripts import FILES
 
 SPECIFY = Path(sys.prefix) / "spec-kit/bin/specify"
 REQUIRED = "PLAYBOOK_REQUIRE_SPEC_KIT"
@@ -43,13 +41,14 @@ esac
 """
 
 
-@pytest.fixture
-def project(tmp_path: Path, home: Path) -> Project:
+@pytest.fixture(scope="module")
+def specified(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `specify init` makes of an empty repository, without a network, and a specification."""
     if not SPECIFY.exists():
         missing = f"{SPECIFY} is missing, and there is no network: `make .venv/spec-kit`"
         pytest.fail(missing) if os.environ.get(REQUIRED) else pytest.skip(missing)
-    made = Project(tmp_path / "project", home)
+    folder = tmp_path_factory.mktemp("specified")
+    made = Project(folder / "project", folder)
     made.root.mkdir()
     made.git("init", "-q", "-b", FEATURE)
     options = ["--here", "--force", "--non-interactive", "--ignore-agent-tools", "--script", "sh"]
@@ -64,6 +63,12 @@ def project(tmp_path: Path, home: Path) -> Project:
     )
     made.write(f"specs/{FEATURE}/spec.md", SPEC)
     made.commit("Specify with spec-kit")
+    return made.root
+
+
+@pytest.fixture
+def project(specified: Path, tmp_path: Path, home: Path) -> Project:
+    made = Project.copied(specified, tmp_path / "project", home=home)
     made.gh("none")
     stand_in = Path(made.env["PATH"].partition(os.pathsep)[0]) / "gh"
     stand_in.write_text(CREATES)
@@ -98,14 +103,6 @@ def working(command: str, request: Request) -> Reply:
 
 def headless_model(request: Request) -> Reply:
     return working(command_of(request), request)
-
-
-def inside_model(request: Request) -> Reply:
-    """In the main thread it obeys; in a worker it runs the command, and does what it says."""
-    found = re.search(r"Skill `([^`]+)`", request.prompt)
-    if not request.agent or not found or not request.called("Skill"):
-        return obey(request)
-    return working(found[1], request)
 
 
 def initialised(project: Project, *options: str) -> str:
@@ -165,16 +162,6 @@ def test_auto_feature_goes_to_its_pull_request_headless(
     results = [result for request in client.model.requests for result in request.results]
     setup = next(result.text for result in results if result.tool == "Bash")
     assert f"specs/{FEATURE}/plan.md" in setup  # spec-kit works on this session's feature
-
-
-def test_auto_feature_goes_to_its_gate_inside_the_client(start: Start, project: Project) -> None:
-    """kai FR17, FR20, NFR5, S-U1, S-B1; cat IP-1: headless the run ends with the gate open."""
-    initialised(project, "--commands")
-    client = start(inside_model, project)
-    client.run("/playbook.run auto-feature 013", *FREE)
-    assert [entry["status"] for entry in project.journal()[:7]] == ["done"] * 7
-    assert project.manifest()["gate"]["id"] == "pr#1?1"
-    assert "how many scenarios passed.\n\nArgument: 013" in told(client)
 
 
 def test_a_skill_and_an_old_command_of_one_name_are_one_command(project: Project) -> None:

@@ -105,13 +105,3 @@ def test_it_works_for_a_user(client: Client, monkeypatch: pytest.MonkeyPatch) ->
     assert ".git/hooks/pre-commit: Read-only file system" in said
     assert said.splitlines()[-1] == "1", "its own proxy is in force"
     assert "Sandbox disabled" not in complaint
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="the tests do not run as root")
-def test_for_root_the_client_says_that_there_is_none_and_ours_remains(client: Client) -> None:
-    said, complaint = told(client, 0)
-    assert "Sandbox disabled" in complaint
-    assert "without CAP_SETFCAP" in complaint
-    assert ".git/hooks/pre-commit: Read-only file system" in said
-    assert client.project.read("made.txt") == "mine\n"
-    assert not (client.home / "made.txt").exists()

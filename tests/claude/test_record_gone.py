@@ -20,12 +20,10 @@ def project(furnished: Project) -> Project:
     return furnished
 
 
-@pytest.mark.parametrize("place", [".git", ".git/playbook"])
 def test_the_conversation_writes_no_file_and_starts_no_agent(
-    project: Project, start: Start, place: str
+    project: Project, start: Start
 ) -> None:
-    hidden = place.replace("playbook", "playb' 'ook")  # of which no rule tells
-    code = f"import os; os.rename('{hidden}', 'gone')"
+    code = "import os; os.rename('.git', 'gone')"
     deed = Undisturbed("speckit.plan", bash(f"{sys.executable} -c {shlex.quote(code)}"))
     mine = [
         call("Write", file_path=str(project.root / "mine"), content="x"),

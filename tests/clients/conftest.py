@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 
 import pytest
 from claude.model import Script
@@ -39,7 +38,7 @@ def sit() -> Sit:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What waits long is thorough, too, and the clients that not every long run drives."""
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
+        if item.nodeid.startswith("tests/clients/"):
             item.add_marker(pytest.mark.unmeasured)
             item.add_marker(pytest.mark.long)
             played = item.callspec.params if hasattr(item, "callspec") else {}

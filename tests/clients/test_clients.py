@@ -135,6 +135,9 @@ def agent(entry: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.sampled(
+    "*-success", "*-denied", "codex-cut", "copilot-empty", "copilot-rate", "kimi-logged-out"
+)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("name", KINDS)
 def test_each_scenario_has_its_verdict(
@@ -165,6 +168,7 @@ def test_each_scenario_has_its_verdict(
         assert not (project.root / "made.txt").exists()
 
 
+@pytest.mark.sampled("codex", "copilot")
 @pytest.mark.parametrize("name", KINDS)
 def test_a_command_that_is_gone_is_not_made_up_by_the_model(
     name: str, project: Project, sit: Sit
@@ -182,6 +186,7 @@ def test_a_command_that_is_gone_is_not_made_up_by_the_model(
     assert planner.asked == []
 
 
+@pytest.mark.sampled("codex", "kimi")
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "gemini"])  # it asks no one
 def test_a_call_is_allowed_later_and_its_conversation_goes_on(
     name: str, project: Project, sit: Sit
@@ -210,6 +215,7 @@ def test_a_call_is_allowed_later_and_its_conversation_goes_on(
     assert bool(before) == (name == "qwen")  # it forgets the command's text, and begins again
 
 
+@pytest.mark.sampled("codex")
 @pytest.mark.parametrize("name", KINDS)
 def test_interrupted_in_a_tool_it_leaves_nothing_and_goes_on(
     name: str, project: Project, sit: Sit
@@ -226,6 +232,7 @@ def test_interrupted_in_a_tool_it_leaves_nothing_and_goes_on(
     assert (first["error_code"], second["status"]) == (INTERRUPTED, "done")
 
 
+@pytest.mark.sampled("copilot")
 @pytest.mark.parametrize("name", KINDS)
 def test_nothing_outlives_a_runner_that_is_killed(name: str, project: Project, sit: Sit) -> None:
     with held(name, project, sit) as (seat, runner, free):

@@ -98,7 +98,7 @@ def test_three_agents_carry_out_auto_speckit_one_after_the_other(
 CHEATS = ("exit when it is called", "patched runner", "filter", "skipped test", "weakened fixture")
 
 
-@pytest.mark.sampled("codex-*", "copilot-honest")
+@pytest.mark.sampled("codex-weakened fixture", "codex-honest")
 @pytest.mark.parametrize("cheat", [*CHEATS, "nothing", "honest"])
 @pytest.mark.parametrize("name", ["copilot", "codex"])
 def test_only_an_honest_agent_gets_past_the_tests(
@@ -135,6 +135,7 @@ GREET = {
 REVIEW = {".playbooks/reviews/add-a-greeting.md": "verdict: PASS\n\nNothing.\n"}
 
 
+@pytest.mark.sampled("copilot-codex")
 @pytest.mark.parametrize(
     ("name", "reviewer"), [*((name, "") for name in KINDS), ("copilot", "codex")]
 )

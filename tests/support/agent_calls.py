@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from playbook_supervisor.agents.protocol import Agent, Call, carry_out
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.records import replace
-from playbook_supervisor.testing import call_for
+from playbook_supervisor.testing import AGENT_CHECKS, call_for
+
+SAMPLE = [each for each in AGENT_CHECKS if re.search("stream|failure|every_process", each.__name__)]
+"""Checks for agents that run as one does that passes all of them."""
 
 
 def ended(agent: Agent, call: Call) -> Outcome:

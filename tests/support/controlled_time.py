@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from playbook_supervisor import testing
 from playbook_supervisor.system.process import leash_process, processes
 from support.scratch_project import Project
 
@@ -75,8 +76,9 @@ def put_clock_forward(patch: pytest.MonkeyPatch, ahead: Callable[[], float]) -> 
 
 
 def shorten_grace(patch: pytest.MonkeyPatch) -> None:
-    """A process that ignores SIGTERM is killed soon."""
-    patch.setattr(leash_process, "GRACE", 0.2)
+    """A process that ignores SIGTERM is killed soon, and the checks of a contract wait less."""
+    patch.setattr(leash_process, "GRACE", 0.1)
+    patch.setattr(testing, "DEADLINE", 0.2)
 
 
 def gone(pid: int) -> bool:

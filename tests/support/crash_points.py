@@ -30,8 +30,7 @@ from typing import Any
 import pytest
 
 from playbook_supervisor.agents.protocol import Call, Message, Running
-from playbook_supervisor.agents.script import ScriptAgent
-from playbook_supervisor.agents.script_format import read
+from playbook_supervisor.agents.script import ScriptAgent, read
 from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.commands.views.session_files import audit

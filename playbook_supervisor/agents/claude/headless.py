@@ -12,7 +12,6 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-from playbook_supervisor.agents.claude.control import OPTIONS, Dialogue, prompted
 from playbook_supervisor.agents.claude.stream import Account, Stream
 from playbook_supervisor.agents.claude.transcripts import conversation_file, ending, subagent_file
 from playbook_supervisor.agents.claude.verdict import (
@@ -23,10 +22,12 @@ from playbook_supervisor.agents.claude.verdict import (
 )
 from playbook_supervisor.agents.conversation import Client, Exchange, conversing, prompt_of
 from playbook_supervisor.agents.process import InputPipe, environment
-from playbook_supervisor.agents.protocol import Budget, Call, Running
-from playbook_supervisor.agents.requests import Asker
+from playbook_supervisor.agents.protocol import Budget, Call, Reply, Running
+from playbook_supervisor.agents.requests import QUESTION_TOOL, Asker, answers, permission, question
+from playbook_supervisor.agents.tool_calls import rules_for
 from playbook_supervisor.agents.verdicts import Verdict
 from playbook_supervisor.errors import ArgumentError
+from playbook_supervisor.formats.fields import json_object
 from playbook_supervisor.kernel.directives import Failure
 from playbook_supervisor.project.command_layouts import CLAUDE
 from playbook_supervisor.project.settings.config import Claude, Config
@@ -107,7 +108,7 @@ def _argv(call: Call, config: Claude, budget: Budget, session: str) -> list[str]
     given += [f"--disallowedTools={rule}" for rule in call.forbidden_rules]
     given += _restriction(call.tools)
     if call.ask is not None:
-        return [NAME, "-p", "--verbose", *given, *OPTIONS]
+        return [NAME, "-p", "--verbose", *given, *_OPTIONS]
     return [NAME, "-p", "--verbose", *given, "--", prompt_of(call, session)]
 
 
@@ -127,51 +128,43 @@ class _Client(Client):
     name, silence = NAME, None
 
     def __init__(self, call: Call, config: Claude) -> None:
-        self._call, self._config = call, config
+        self.call, self.config = call, config
         self.env = {
             name: value for name, value in environment(call).items() if name not in _OUTER_CLIENT
         }
         sandbox = call.isolation
         self.isolation = sandbox.reaching(hosts(self.env)) if sandbox is not None else None
         self.wait_for_limit = config.wait_for_limit
-        self._account = Account()
+        self.account = Account()
 
     def exchange(self, conversation: str, asker: Asker) -> Exchange | Failure:
-        budget = self._account.left_of(self._call.budget, conversation)
+        budget = self.account.left_of(self.call.budget, conversation)
         if failure := exhausted(budget):
             return failure
-        if self._call.isolation is not None:  # what is made in the home is gone afterwards
-            ensure_folder(conversation_file(self.env, self._call.cwd, "").parent)
-        argv = _argv(self._call, self._config, budget, conversation)
-        asks = self._call.ask is not None
-        pipe = prompted(prompt_of(self._call, conversation)) if asks else None
-        made = _Exchange(argv, pipe, asker, self._call, self._config, self._account, self.env)
-        self._account.streams.append(made.stream)
-        return made
+        if self.call.isolation is not None:  # what is made in the home is gone afterwards
+            ensure_folder(conversation_file(self.env, self.call.cwd, "").parent)
+        argv = _argv(self.call, self.config, budget, conversation)
+        asks = self.call.ask is not None
+        pipe = _prompted(prompt_of(self.call, conversation)) if asks else None
+        return _Exchange(self, argv, pipe, asker)
 
     def usage(self, exchanges: Sequence[Exchange], retries: int) -> dict[str, Any]:
         del exchanges  # the account has all
-        weighed = self._call.budget.max_tokens is not None
-        return self._account.as_journaled(NAME, retries=retries, weighed=weighed)
+        weighed = self.call.budget.max_tokens is not None
+        return self.account.as_journaled(NAME, retries=retries, weighed=weighed)
 
 
 class _Exchange(Exchange):
     """One process of the client; it asks through `pipe`, if it may ask."""
 
     def __init__(
-        self,
-        argv: list[str],
-        pipe: InputPipe | None,
-        asker: Asker,
-        call: Call,
-        config: Claude,
-        account: Account,
-        env: Mapping[str, str],
+        self, client: _Client, argv: list[str], pipe: InputPipe | None, asker: Asker
     ) -> None:
         super().__init__(argv, pipe or b"")
-        self.stream = Stream(root=str(call.cwd))
-        self._call, self._config, self._account, self._env = call, config, account, env
-        self._dialogue = Dialogue(call, asker, pipe) if pipe else None
+        self._call, self._config, self._env = client.call, client.config, client.env
+        self._account, self.stream = client.account, Stream(root=str(client.call.cwd))
+        self._account.streams.append(self.stream)
+        self._dialogue = _Dialogue(client.call, asker, pipe) if pipe else None
 
     def hear(self, line: str) -> Iterator[str]:
         stream, budget = self.stream, self._call.budget
@@ -205,3 +198,101 @@ class _Exchange(Exchange):
             ends = [ending(subagent_file(own, fork)) for fork in forks]
             stream.hook = ends[-1].hook
             stream.silent = all(end.silent for end in ends)
+
+
+# ── its control protocol ────────────────────────────────────────────────────────────────────
+#
+# It asks on its standard output, and reads on its standard input, one object per line. Its input
+# stays open until its result, because replies follow the prompt there. A client that is put off is
+# interrupted: closing its input would deny what it asks, and the model would go on without.
+
+_OPTIONS = ("--input-format=stream-json", "--permission-prompt-tool=stdio")
+"""The options that make a client speak this protocol."""
+_WHO = "Claude"
+_DENIED = "A person has denied this call."
+_ERROR = "the supervisor does not support this request"
+_INTERRUPT = {
+    "type": "control_request",
+    "request_id": "put-off",
+    "request": {"subtype": "interrupt"},
+}
+
+
+def _prompted(prompt: str) -> InputPipe:
+    """The input of a client that is given that prompt first."""
+    pipe = InputPipe()
+    message = {"role": "user", "content": prompt}
+    pipe.send({"type": "user", "message": message, "parent_tool_use_id": None, "session_id": ""})
+    return pipe
+
+
+class _Dialogue:
+    """Replies to what one client process asks; `denied` are the ids of calls that were denied."""
+
+    def __init__(self, call: Call, asker: Asker, client: InputPipe) -> None:
+        self._call, self._asker, self._client = call, asker, client
+        self.denied: set[str] = set()
+
+    def hear(self, line: str, conversation: str) -> None:
+        """Reply to a request of the client, which is asked to end if that is put off. May block."""
+        if '"control_request"' not in line:
+            return
+        event = json_object(line)
+        if event.get("type") != "control_request":
+            return
+        id_, asked = event.get("request_id"), event.get("request")
+        if not (
+            isinstance(asked, dict)
+            and asked.get("subtype") == "can_use_tool"
+            and isinstance(asked.get("input"), dict)
+        ):
+            self._respond({"subtype": "error", "request_id": id_, "error": _ERROR})
+        elif (decision := self._decision(asked, conversation)) is not None:
+            self._respond({"subtype": "success", "request_id": id_, "response": decision})
+
+    def _decision(self, asked: Mapping[str, Any], conversation: str) -> Mapping[str, Any] | None:
+        tool, given = str(asked.get("tool_name") or ""), asked["input"]
+        already = self._asker.put_off
+        if tool == QUESTION_TOOL:
+            request = question(self._call, given, who=_WHO, conversation=conversation)
+        else:
+            request = permission(
+                self._call,
+                tool,
+                given,
+                who=_WHO,
+                description=asked.get("description") or "",
+                path=asked.get("blocked_path") or "",
+                agent=asked.get("agent_id") or "",
+                conversation=conversation,
+            )
+        reply = self._asker.reply(request)
+        if reply is None:
+            if not already:
+                self._client.send(_INTERRUPT)
+            return None
+        if reply.resolution == "deny":
+            self.denied.add(str(asked.get("tool_use_id") or ""))
+            return {"behavior": "deny", "message": reply.text or _DENIED}
+        if tool == QUESTION_TOOL:
+            told = {**given, "answers": answers(given, reply.text)}
+            return {"behavior": "allow", "updatedInput": told}
+        return {"behavior": "allow", "updatedInput": given, **self._rule(reply, tool, given)}
+
+    def _rule(self, reply: Reply, tool: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The update that makes `always` hold for the rest of the process."""
+        rules = list(rules_for(tool, given, str(self._call.cwd)))
+        if reply.resolution != "always" or len(rules) != 1:
+            return {}
+        name, _, content = rules[0].partition("(")
+        rule = {"toolName": name} | ({"ruleContent": content[:-1]} if content else {})
+        update = {
+            "type": "addRules",
+            "rules": [rule],
+            "behavior": "allow",
+            "destination": "session",
+        }
+        return {"updatedPermissions": [update]}
+
+    def _respond(self, response: Mapping[str, Any]) -> None:
+        self._client.send({"type": "control_response", "response": response})

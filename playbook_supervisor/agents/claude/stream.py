@@ -13,11 +13,10 @@ from typing import Any
 
 from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.agents.tool_calls import described
+from playbook_supervisor.agents.values import Object, mapping, objects, text
 from playbook_supervisor.formats.fields import json_object
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import replace
-
-Event = Mapping[str, Any]
 
 _SYNTHETIC = "<synthetic>"  # the model of a message that the client wrote itself
 _MAX_COST = 1e9  # dollars; a higher cost is not plausible and is ignored
@@ -83,35 +82,35 @@ class Stream:
 
     def feed(self, line: str) -> list[str]:
         event = json_object(line)
-        self.session = _text(event, "session_id") or self.session
-        kind = _text(event, "type")
+        self.session = text(event, "session_id") or self.session
+        kind = text(event, "type")
         if kind in ("assistant", "user"):
             self.finished = False
-        match kind, _text(event, "subtype"):
+        match kind, text(event, "subtype"):
             case "system", "init":
                 self._init(event)
             case "system", "api_retry":
                 return [_retrying(event)]
             case "system", "permission_denied":
-                self._reasons[_text(event, "tool_use_id")] = _text(event, "message")
+                self._reasons[text(event, "tool_use_id")] = text(event, "message")
             case "system", "background_tasks_changed":
-                tasks = _mappings(event, "tasks")
+                tasks = objects(event, "tasks")
                 self.delegating = any(task.get("task_type") == "local_agent" for task in tasks)
             case "system", "task_started" if not event.get("tool_use_id"):
-                if _text(event, "task_type") == "local_agent":
-                    self.forks[_text(event, "task_id")] = ""
-            case "system", "task_notification" if _text(event, "task_id") in self.forks:
-                self.forks[_text(event, "task_id")] = _text(event, "status")
+                if text(event, "task_type") == "local_agent":
+                    self.forks[text(event, "task_id")] = ""
+            case "system", "task_notification" if text(event, "task_id") in self.forks:
+                self.forks[text(event, "task_id")] = text(event, "status")
             case "system", "informational" if event.get("prevent_continuation") is True:
-                words = _text(event, "content").partition("\n\nOriginal prompt:")[0]
+                words = text(event, "content").partition("\n\nOriginal prompt:")[0]
                 self.hook = first_line(" ".join(words.split()))
             case "assistant", _:
                 return list(self._assistant(event))
             case "user", _:
                 self._tool_results(event)
             case "rate_limit_event", _:
-                info = _mapping(event, "rate_limit_info")
-                if _text(info, "status") == "rejected":
+                info = mapping(event, "rate_limit_info")
+                if text(info, "status") == "rejected":
                     self.limit_ends = _number(info, "resetsAt")
             case "result", _:
                 self._ended(event)
@@ -123,7 +122,7 @@ class Stream:
 
         A resumed client first reports the subagents that it has lost, with a result of no turn.
         """
-        origin = _text(_mapping(self.result, "origin"), "kind")
+        origin = text(self.result, "origin", "kind")
         reported = origin == "task-notification" and not _number(self.result, "num_turns")
         return self.finished and not self.delegating and not reported
 
@@ -155,9 +154,9 @@ class Stream:
         cost = self.result.get("total_cost_usd")
         if not isinstance(cost, int | float) or not 0 <= cost < _MAX_COST:
             cost = None
-        models = filter(_is_mapping, _mapping(self.result, "modelUsage").values())
+        models = mapping(self.result, "modelUsage").values()
         known = None if cost is None else round(cost, 6)
-        return _summed(known, (_usage(each, _RESULT_KEYS) for each in models))
+        return _summed(known, (_usage(mapping(each), _RESULT_KEYS) for each in models))
 
     @property
     def denials(self) -> tuple[Denial, ...]:
@@ -170,45 +169,45 @@ class Stream:
 
     # ── events ──────────────────────────────────────────────────────────────────────────────
 
-    def _init(self, event: Event) -> None:
+    def _init(self, event: Object) -> None:
         commands = event.get("slash_commands")
         if isinstance(commands, list):
             self.commands = frozenset(name for name in commands if isinstance(name, str))
-        self.model = _text(event, "model")
+        self.model = text(event, "model")
 
-    def _assistant(self, event: Event) -> Iterator[str]:
-        message = _mapping(event, "message")
-        model = _text(message, "model")
+    def _assistant(self, event: Object) -> Iterator[str]:
+        message = mapping(event, "message")
+        model = text(message, "model")
         main = not event.get("parent_tool_use_id")
         if main:
-            self.api_error = _text(event, "error")
+            self.api_error = text(event, "error")
         if main and model and model != _SYNTHETIC:
             self.model, self.hook = model, ""
-            usage = _usage(_mapping(message, "usage"), _MESSAGE_KEYS)
-            self._answers[_text(message, "id")] = usage
-        for block in _mappings(message, "content"):
-            match _text(block, "type"):
-                case "text" if main and (text := _text(block, "text")).strip():
-                    self.said, self.silent = text, self.silent and model == _SYNTHETIC
-                    yield from filter(str.strip, text.splitlines())
+            usage = _usage(mapping(message, "usage"), _MESSAGE_KEYS)
+            self._answers[text(message, "id")] = usage
+        for block in objects(message, "content"):
+            match text(block, "type"):
+                case "text" if main and (words := text(block, "text")).strip():
+                    self.said, self.silent = words, self.silent and model == _SYNTHETIC
+                    yield from filter(str.strip, words.splitlines())
                 case "tool_use":
                     self.tool_calls, self.silent = self.tool_calls + 1, False
-                    yield described(_text(block, "name"), _mapping(block, "input"), self.root)
+                    yield described(text(block, "name"), mapping(block, "input"), self.root)
 
-    def _tool_results(self, event: Event) -> None:
+    def _tool_results(self, event: Object) -> None:
         """A refused call's result gives the reason, unless an event has given it before."""
-        for block in _mappings(_mapping(event, "message"), "content"):
+        for block in objects(event, "message", "content"):
             if block.get("is_error") is True:
-                self._reasons.setdefault(_text(block, "tool_use_id"), _text(block, "content"))
+                self._reasons.setdefault(text(block, "tool_use_id"), text(block, "content"))
 
-    def _ended(self, event: Event) -> None:
+    def _ended(self, event: Object) -> None:
         self.result, self.finished = event, True
         self._turns += _number(event, "num_turns")
-        if found := re.search(_LIMIT, _text(event, "result")):
+        if found := re.search(_LIMIT, text(event, "result")):
             self.limit_ends = int(found[1])
-        for denial in _mappings(event, "permission_denials"):
-            tool, given = _text(denial, "tool_name"), _mapping(denial, "tool_input")
-            self._denials[_text(denial, "tool_use_id")] = Denial(tool, given)
+        for denial in objects(event, "permission_denials"):
+            tool, given = text(denial, "tool_name"), mapping(denial, "tool_input")
+            self._denials[text(denial, "tool_use_id")] = Denial(tool, given)
 
 
 @dataclass(slots=True)
@@ -304,7 +303,7 @@ _PRICES = (1.0, 0.1, 1.25, 5.0)
 """The price of a token of each key, in tokens of input; alike for all models of the provider."""
 
 
-def _usage(event: Event, keys: tuple[str, ...]) -> Usage:
+def _usage(event: Object, keys: tuple[str, ...]) -> Usage:
     counts = [_number(event, key) for key in keys]
     weighed = sum(count * price for count, price in zip(counts, _PRICES, strict=True))
     return Usage(None, sum(counts[:3]), counts[3], round(weighed))
@@ -320,33 +319,14 @@ def _summed(cost: float | None, usages: Iterable[Usage]) -> Usage:
     )
 
 
-def _retrying(event: Event) -> str:
-    error = _text(event, "error").replace("_", " ") or "an error"
+def _retrying(event: Object) -> str:
+    error = text(event, "error").replace("_", " ") or "an error"
     status = _number(event, "error_status")
     message = f"the model's server: {error}{f' ({status})' if status else ''}"
     number, maximum = _number(event, "attempt"), _number(event, "max_retries")
     return f"{message}; the client retries, {number} of {maximum}"
 
 
-def _is_mapping(value: object) -> bool:
-    return isinstance(value, dict)
-
-
-def _text(event: Event, key: str) -> str:
+def _number(event: Object, key: str) -> int:
     value = event.get(key)
-    return value if isinstance(value, str) else ""
-
-
-def _number(event: Event, *keys: str) -> int:
-    values = (event.get(key) for key in keys)
-    return sum(value for value in values if type(value) is int and value > 0)
-
-
-def _mapping(event: Event, key: str) -> Mapping[str, Any]:
-    value = event.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _mappings(event: Event, key: str) -> Iterator[Event]:
-    value = event.get(key)
-    return filter(_is_mapping, value if isinstance(value, list) else ())
+    return value if type(value) is int and value > 0 else 0

@@ -13,7 +13,10 @@ from playbook_supervisor.agents.claude.stream import Denial, Stream
 from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.agents.tool_calls import described
 from playbook_supervisor.agents.verdicts import (
+    CONTEXT,
     NOT_LOGGED_IN,
+    OUTPUT,
+    REFUSED,
     RUN_AGAIN,
     SERVER_ERROR,
     TOO_MANY,
@@ -36,15 +39,14 @@ _LIMITS = {
     "max_tokens": ("tokens", "--max-tokens N"),
 }
 _BUDGET_SUBTYPES = {"error_max_turns": "max_turns", "error_max_budget_usd": "max_cost_usd"}
-_CONTEXT = ("PB-AGENT-CONTEXT", "the conversation does not fit into the model's context")
 _ENDS = {
     "hook_stopped": ("PB-AGENT-HOOK", "a hook stopped claude in the middle of its work"),
     "tool_deferred": ("PB-AGENT-HOOK", "claude ended because a hook put off one of its calls"),
-    "max_tokens": ("PB-AGENT-OUTPUT", "an answer of the model reached the limit on its length"),
-    "blocking_limit": _CONTEXT,
-    "model_context_window_exceeded": _CONTEXT,
-    "prompt_too_long": _CONTEXT,
-    "rapid_refill_breaker": _CONTEXT,
+    "max_tokens": OUTPUT,
+    "blocking_limit": CONTEXT,
+    "model_context_window_exceeded": CONTEXT,
+    "prompt_too_long": CONTEXT,
+    "rapid_refill_breaker": CONTEXT,
 }
 """The meaning of a `terminal_reason` or `stop_reason` that is neither normal nor an error itself;
 for any other there is PB-AGENT-ENDED."""
@@ -101,7 +103,7 @@ def judge(
     if subtype in _BUDGET_SUBTYPES:
         return Verdict(budget_failure(_BUDGET_SUBTYPES[subtype], budget, spent))
     if result.get("stop_reason") == "refusal":
-        return Verdict(failure("PB-AGENT-REFUSED", "the model refused the request", text))
+        return Verdict(failure(*REFUSED, text))
     if result.get("is_error") is not False or subtype != "success" or stream.fork_failed:
         return _error_verdict(stream, text)
     if stream.hook:

@@ -7,8 +7,9 @@ fails the step with the rule that would allow it. Its exit status is ignored.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree, which
@@ -16,29 +17,25 @@ from tempfile import mkdtemp
 from typing import Any
 
 from playbook_supervisor.agents.conversation import (
-    Client,
     Exchange,
     ProgramAgent,
-    conversing,
-    isolated,
-    model_of,
+    ProgramClient,
     prompt_of,
 )
-from playbook_supervisor.agents.gemini.policy import as_tool, policy
-from playbook_supervisor.agents.json_rpc import Object, mapping, text
-from playbook_supervisor.agents.process import environment
-from playbook_supervisor.agents.profiles import Profile
-from playbook_supervisor.agents.protocol import Call, Running
+from playbook_supervisor.agents.protocol import Call
 from playbook_supervisor.agents.requests import Asker
 from playbook_supervisor.agents.rulings import ruling
 from playbook_supervisor.agents.tool_calls import described
+from playbook_supervisor.agents.values import Object, mapping, text
 from playbook_supervisor.agents.verdicts import (
+    CONTEXT,
     NOT_LOGGED_IN,
+    OUTPUT,
     TOO_MANY,
     Verdict,
     empty,
     failure,
-    line_to_add,
+    not_permitted,
     of_status,
     of_words,
     usage_limit,
@@ -46,9 +43,8 @@ from playbook_supervisor.agents.verdicts import (
 )
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.fields import json_object
-from playbook_supervisor.formats.sanitize import first_line, one_line, printable, some
+from playbook_supervisor.formats.sanitize import first_line, one_line, printable
 from playbook_supervisor.kernel.directives import Failure
-from playbook_supervisor.project.settings.config import AgentSettings
 from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
@@ -72,7 +68,7 @@ _TELEMETRY = {
 _END = r'"finish_reasons": \[[^\]]*"(\w+)"\s*\],\s*"role": "main"'
 _TAIL = 1 << 20  # bytes at the end of that file
 _CUTS = {
-    "length": ("PB-AGENT-OUTPUT", "an answer of the model reached the limit on its length"),
+    "length": OUTPUT,
     "content_filter": ("PB-AGENT-REFUSED", "the model's server cut its answer off"),
 }
 _FAULTS = (
@@ -86,28 +82,16 @@ _FAULTS = (
 """Words of the client's errors, and what they mean. Their kind is always `unknown`."""
 
 
-class GeminiAgent(ProgramAgent):
-    """The `gemini` on PATH."""
-
-    asks = False
-
-    def run(self, call: Call) -> Running:
-        return conversing(call, _Client(self.name, self.profile, self.settings, call))
-
-
-class _Client(Client):
-    def __init__(self, name: str, profile: Profile, settings: AgentSettings, call: Call) -> None:
-        self.name, self._profile, self._settings, self._call = name, profile, settings, call
-        self._folder = Path(mkdtemp(prefix="playbook-"))
-        self._policy, self._events = self._folder / "policy.toml", self._folder / "told/events"
-        ensure_folder(self._events.parent)
-        told = {**_TELEMETRY, "GEMINI_TELEMETRY_OUTFILE": str(self._events)}
-        self.env = {**environment(call), "TERM": "xterm-256color"}  # else it complains, each time
-        self.env |= told if _ENABLED not in self.env else {}
-        self.isolation = self._isolated(isolated(call, profile))
-
-    def _isolated(self, sandbox: Sandbox | None) -> Sandbox | None:
+class _Client(ProgramClient):
+    def isolated(self) -> Sandbox | None:
         """What it makes in its home is gone afterwards, but for its conversations and its login."""
+        self._folder = Path(mkdtemp(prefix="playbook-"))
+        self._policy, self.events = self._folder / "policy.toml", self._folder / "told/events"
+        ensure_folder(self.events.parent)
+        told = {**_TELEMETRY, "GEMINI_TELEMETRY_OUTFILE": str(self.events)}
+        self.env["TERM"] = "xterm-256color"  # else it complains, each time
+        self.env |= told if _ENABLED not in self.env else {}
+        sandbox = super().isolated()
         if sandbox is None:
             return None
         inside, home = sandbox.profile, Path.home() / ".gemini"
@@ -117,7 +101,7 @@ class _Client(Client):
             profile=replace(
                 inside,
                 opened=(*inside.opened, home),
-                writable=(*inside.writable, home / "oauth_creds.json", self._events.parent),
+                writable=(*inside.writable, home / "oauth_creds.json", self.events.parent),
                 protected=(*inside.protected, inside.folder / ".gemini/settings.json"),
                 copied=(*inside.copied, *dropped),
                 shown=(*inside.shown, self._policy),
@@ -126,36 +110,41 @@ class _Client(Client):
 
     def exchange(self, conversation: str, asker: Asker) -> Exchange | Failure:
         del asker
-        call, settings = self._call, self._settings
+        call, settings = self.call, self.settings
         prompt = prompt_of(call, conversation)
         if call.command.startswith("/") and not conversation:
-            index = CommandIndex(call.cwd, home=Path.home(), layout=self._profile.layout)
+            index = CommandIndex(call.cwd, home=Path.home(), layout=self.profile.layout)
             if (installed := index.resolve(call.command)) is None:  # it would be sent as words
                 message = f"{self.name} has no command {first_line(call.command)} {index.looked}"
                 return failure("PB-AGENT-COMMAND", message)
             prompt = f"{installed.name} {call.args}".rstrip()
-        write_atomically(self._policy, policy(call, settings.allowed_tools).encode())
+        write_atomically(self._policy, _policy(call, settings.allowed_tools).encode())
         options = {
             "output-format": "stream-json",
             "approval-mode": settings.mode or _MODE,
             "policy": str(self._policy),
-            "model": model_of(call, settings),
+            "model": self.model,
             "resume": conversation,
             "prompt": prompt if conversation else f"{prompt}\n\n{call.feedback}".rstrip(),
         }
-        argv = [self._profile.program, "--skip-trust"]
+        argv = [self.profile.program, "--skip-trust"]
         argv += [f"--{name}={value}" for name, value in options.items() if value]
-        made = _Exchange(argv, call, settings.allowed_tools, self.name, self._events)
-        made.conversation = conversation
-        return made
+        return _Exchange(self, argv, conversation)
 
     def close(self) -> None:
         rmtree(self._folder, ignore_errors=True)
 
     def usage(self, exchanges: Sequence[Exchange], retries: int) -> dict[str, Any]:
         for each in exchanges[-1:]:
-            each.usage.version = _version(self._profile.program)
+            each.usage.version = _version(self.profile.program)
         return super().usage(exchanges, retries)
+
+
+class GeminiAgent(ProgramAgent):
+    """The `gemini` on PATH."""
+
+    asks = False
+    client = _Client
 
 
 class _Exchange(Exchange):
@@ -163,11 +152,11 @@ class _Exchange(Exchange):
 
     lingers = _LINGERS
 
-    def __init__(
-        self, argv: list[str], call: Call, allowed: tuple[str, ...], name: str, events: Path
-    ) -> None:
+    def __init__(self, client: _Client, argv: list[str], conversation: str) -> None:
         super().__init__(argv)
-        self._call, self._allowed, self._name, self._events = call, allowed, name, events
+        self._call, self._name, self._events = client.call, client.name, client.events
+        self._allowed = client.settings.allowed_tools
+        self.conversation = conversation
         self._words = self._line = ""  # of the message that is being said, and not yet shown
         self._calls: dict[str, tuple[str, Object]] = {}
         self._denied: list[tuple[str, Object]] = []
@@ -191,7 +180,7 @@ class _Exchange(Exchange):
                 self.conversation = text(event, "session_id")
                 self.usage.model = text(event, "model")
             case "tool_use":
-                call = as_tool(text(event, "tool_name"), mapping(event, "parameters"))
+                call = _as_tool(text(event, "tool_name"), mapping(event, "parameters"))
                 self._calls[text(event, "tool_id")] = call
                 self.tool_calls, self.silent = self.tool_calls + 1, False
                 yield described(*call, str(self._call.cwd))
@@ -220,11 +209,7 @@ class _Exchange(Exchange):
         allowed = self._allowed
         unruled = [each for each in self._denied if ruling(self._call, allowed, *each) != "deny"]
         if unruled:
-            root = str(self._call.cwd)
-            calls = some([described(*each, root) for each in unruled], 3, 400)
-            message = f"{self._name} was not permitted: {calls}"
-            line = line_to_add(self._name, unruled, allowed, root)
-            return Verdict(failure("PB-AGENT-PERMISSION", message, guidance=line, lasts=True))
+            return Verdict(not_permitted(self._name, unruled, allowed, str(self._call.cwd)))
         if (end := _last_end(self._events)) in _CUTS:
             return Verdict(failure(*_CUTS[end]))
         return empty(self._name) if self.silent else Verdict()
@@ -241,8 +226,8 @@ class _Exchange(Exchange):
             case "rate":
                 return of_status(self._name, TOO_MANY, words)
             case "context":
-                message = "the conversation does not fit into the model's context"
-                return Verdict(failure("PB-AGENT-CONTEXT", with_reason(message, words)))
+                code, message = CONTEXT
+                return Verdict(failure(code, with_reason(message, words)))
             case "empty":
                 return empty(self._name, words)
             case "lost":
@@ -274,3 +259,113 @@ def _version(program: str) -> str:
 def _meaning(said: str) -> str:
     found = (meaning for words, meaning in _FAULTS if re.search(words, said, re.IGNORECASE))
     return next(found, "")
+
+
+# ── the rules of a call as its policy ───────────────────────────────────────────────────────
+#
+# The policy knows tools, exact commands, and how a command begins; for several commands on one
+# line, it decides each. A narrower rule (`Edit(/docs/**)`, `Bash(npm * test)`) allows nothing
+# there, and forbids more than it says.
+
+_Rule = Mapping[str, object]
+
+_TOOLS = {
+    "run_shell_command": "Bash",
+    "replace": "Edit",
+    "write_file": "Write",
+    "read_file": "Read",
+    "read_many_files": "Read",
+    "list_directory": "LS",
+    "glob": "Glob",
+    "grep_search": "Grep",
+    "web_fetch": "WebFetch",
+    "google_web_search": "WebSearch",
+    "activate_skill": "Skill",
+    "invoke_agent": "Task",
+}
+"""Its tools → those of Claude Code in whose terms rules speak of them."""
+_SHELL = "run_shell_command"
+_ASKED = (_SHELL, "web_fetch", "activate_skill", "mcp_*")
+"""The tools that need a rule. Others read, or edit the repository."""
+_EDITING = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
+_READING = frozenset({"Read", "Glob", "Grep", "LS"})
+_FORBIDDEN, _ALLOWED, _UNRULED, _UNNAMED = 900, 500, 100, 1
+"""The order of the rules, the first of which wins."""
+_NOT_ALLOWED = "The settings do not allow this call."
+_NEVER = "$^"  # a regular expression that nothing matches
+
+
+def _as_tool(name: str, given: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """A call of one of its tools, in the terms of Claude Code's."""
+    if name.startswith("mcp_"):
+        return "mcp__" + name.removeprefix("mcp_").replace("_", "__", 1), given
+    return _TOOLS.get(name, name), given
+
+
+def _policy(call: Call, allowed: Iterable[str]) -> str:
+    """The policy file, in TOML; `allowed` are the rules of the settings.
+
+    A step's `tools` are all that it has. Else a tool that needs a rule is there also without one:
+    the model shall try, and not make do without.
+    """
+    rules = [_forbidding(rule) for rule in call.forbidden_rules]
+    rules += map(_allowing, (*allowed, *(call.tools or ()), *call.allowed_rules))
+    if call.tools is None:
+        told = {"argsPattern": ".", "denyMessage": _NOT_ALLOWED}
+        rules.append({"toolName": _ASKED, **told, "decision": "deny", "priority": _UNRULED})
+        shown = {"toolName": _ASKED, "argsPattern": _NEVER}
+        rules.append({**shown, "decision": "allow", "priority": _ALLOWED})
+    else:
+        rules.append({"toolName": "*", "decision": "deny", "priority": _UNNAMED})
+    return "\n".join(f"[[rule]]\n{_toml(rule)}" for rule in rules if rule)
+
+
+def _toml(rule: _Rule) -> str:
+    return "".join(f"{key} = {_json(value)}\n" for key, value in rule.items())
+
+
+def _allowing(rule: str) -> _Rule:
+    """Empty if the policy cannot mean the rule."""
+    tool, pattern = _parsed(rule)
+    decision = {"decision": "allow", "priority": _ALLOWED}
+    if tool == "Bash" and pattern:
+        beginning = re.sub(r"(?: |:)\*$", "", pattern)
+        if "*" in beginning:
+            return {}
+        if beginning != pattern:
+            return {"toolName": _SHELL, "commandPrefix": beginning, **decision}
+        return {"toolName": _SHELL, "commandRegex": f'{_literal(pattern)}"', **decision}
+    return {} if pattern and tool not in _READING else {"toolName": _names(tool), **decision}
+
+
+def _forbidding(rule: str) -> _Rule:
+    tool, pattern = _parsed(rule)
+    decision = {"decision": "deny", "priority": _FORBIDDEN}
+    if tool == "Bash" and pattern:
+        beginning = pattern.partition("*")[0].rstrip(" :")
+        return {"toolName": _SHELL, "commandRegex": _literal(beginning), **decision}
+    return {"toolName": _names(tool), **decision}
+
+
+def _parsed(rule: str) -> tuple[str, str]:
+    tool, _, pattern = rule.strip().partition("(")
+    pattern = pattern.removesuffix(")")
+    return tool, "" if pattern == "*" else pattern
+
+
+def _literal(words: str) -> str:
+    """A regular expression for these words in JSON, which is what the client searches."""
+    return re.sub(r"([\\^$.|?*+()\[\]{}])", r"\\\1", _json(words)[1:-1])
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _names(tool: str) -> list[str]:
+    """Its tools that the tool of a rule stands for."""
+    if tool.startswith("mcp__"):
+        server, _, own = tool.removeprefix("mcp__").partition("__")
+        return [f"mcp_{server}_{own or '*'}"]
+    alike = next((kind for kind in (_EDITING, _READING) if tool in kind), {tool})
+    return [name for name, theirs in _TOOLS.items() if theirs in alike] or [tool]

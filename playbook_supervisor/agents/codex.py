@@ -16,39 +16,42 @@ from pathlib import Path
 from typing import Any
 
 from playbook_supervisor import __version__
-from playbook_supervisor.agents.codex.verdict import judged, words_of
 from playbook_supervisor.agents.conversation import (
-    Client,
     Exchange,
     ProgramAgent,
-    conversing,
-    isolated,
-    model_of,
+    ProgramClient,
     prompt_of,
 )
 from playbook_supervisor.agents.decisions import Decisions
 from playbook_supervisor.agents.json_rpc import (
     Ask,
-    Object,
     Part,
     RpcError,
     RpcExchange,
     Script,
-    mapping,
-    objects,
-    text,
     unsupported,
 )
 from playbook_supervisor.agents.process import environment
-from playbook_supervisor.agents.profiles import Profile, means
-from playbook_supervisor.agents.protocol import Call, Running
+from playbook_supervisor.agents.profiles import means
+from playbook_supervisor.agents.protocol import Call
 from playbook_supervisor.agents.requests import Asker, answers, question
 from playbook_supervisor.agents.tool_calls import described
-from playbook_supervisor.agents.verdicts import Verdict, empty, failure, with_reason
+from playbook_supervisor.agents.values import Object, mapping, objects, text
+from playbook_supervisor.agents.verdicts import (
+    CONTEXT,
+    OUTPUT,
+    REFUSED,
+    Verdict,
+    empty,
+    failure,
+    of_status,
+    usage_limit,
+    with_reason,
+)
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.formats.sanitize import first_line, some
+from playbook_supervisor.formats.fields import json_object
+from playbook_supervisor.formats.sanitize import first_line, one_line, printable, some
 from playbook_supervisor.kernel.directives import Failure
-from playbook_supervisor.project.settings.config import AgentSettings
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import ensure_folder
 from playbook_supervisor.system.git import checkout
@@ -73,20 +76,6 @@ _OLD = f"Install a newer Codex: npm install -g @openai/codex@{TESTED}"
 _UNKNOWN = "unknown variant"  # of a request, to a client that is too old
 
 
-class CodexAgent(ProgramAgent):
-    """The `codex` on PATH."""
-
-    def can_continue(self, call: Call) -> bool:
-        """It keeps each conversation in a file of its home."""
-        if not re.fullmatch(r"[0-9a-fA-F-]{8,64}", call.conversation):
-            return False
-        sessions = _home(environment(call)) / "sessions"
-        return any(sessions.glob(f"*/*/*/rollout-*-{call.conversation}.jsonl"))
-
-    def run(self, call: Call) -> Running:
-        return conversing(call, _Client(self.name, self.profile, self.settings, call))
-
-
 def _home(env: Mapping[str, str]) -> Path:
     named = env.get("CODEX_HOME", "")
     return Path(named) if named.startswith("/") else Path.home() / ".codex"
@@ -98,22 +87,17 @@ def _changes_files(call: Call, mode: str) -> bool:
     return mode != "read-only" and (call.tools is None or not _WRITING.isdisjoint(call.tools))
 
 
-class _Client(Client):
-    def __init__(self, name: str, profile: Profile, settings: AgentSettings, call: Call) -> None:
-        self.name, self._profile, self._settings, self._call = name, profile, settings, call
-        self.env = {key: each for key, each in environment(call).items() if key not in _OUTER}
-        self.isolation = self._isolated(isolated(call, profile))
-        self.wait_for_limit = settings.wait_for_limit
-
-    def _isolated(self, sandbox: Sandbox | None) -> Sandbox | None:
+class _Client(ProgramClient):
+    def isolated(self) -> Sandbox | None:
+        self.env = {name: each for name, each in self.env.items() if name not in _OUTER}
+        sandbox, home = super().isolated(), _home(self.env)
         if sandbox is None:
             return None
-        home = _home(self.env)
-        self.env = {**self.env, "CODEX_SQLITE_HOME": str(home / _STATE[-1])}
+        self.env["CODEX_SQLITE_HOME"] = str(home / _STATE[-1])
         for name in _STATE:
             ensure_folder(home / name)
         inside = sandbox.profile
-        kept = inside.writable if _changes_files(self._call, self._settings.mode) else ()
+        kept = inside.writable if _changes_files(self.call, self.settings.mode) else ()
         return replace(
             sandbox,
             profile=replace(
@@ -132,28 +116,34 @@ class _Client(Client):
         return sys.platform == "linux" and _home(self.env).resolve().is_relative_to(temporary)
 
     def exchange(self, conversation: str, asker: Asker) -> Exchange | Failure:
-        if (mode := self._settings.mode or MODES[0]) not in MODES:
+        if (mode := self.settings.mode or MODES[0]) not in MODES:
             message = f"{self.name} has no mode {first_line(mode, 60)}; it has {', '.join(MODES)}"
             return failure("PB-AGENT-FAILED", message)
-        if self._call.isolation is None and mode != MODES[2] and self._is_temporary():
+        if self.call.isolation is None and mode != MODES[2] and self._is_temporary():
             message = f"the home of {self.name} is below the folder for temporary files, where its"
             where = "Set CODEX_HOME to another folder, or TMPDIR."
             return failure("PB-AGENT-FAILED", f"{message} sandbox cannot start", guidance=where)
-        program, call = self._profile.program, self._call
-        made = CodexExchange(program, self.name, replace(self._settings, mode=mode), call, asker)
-        made.conversation = conversation
-        made.begin()
-        return made
+        return CodexExchange(self, mode, conversation, asker)
 
     def usage(self, exchanges: Sequence[Exchange], retries: int) -> dict[str, Any]:
         """A conversation tells its whole use again in each process that continues it."""
-        largest = {each.conversation: each for each in sorted(exchanges, key=_tokens)}
+        by_tokens = sorted(exchanges, key=lambda each: each.usage.tokens)
+        largest = {each.conversation: each for each in by_tokens}
         last = [each for each in exchanges if each is largest[each.conversation]]
         return super().usage(last, retries)
 
 
-def _tokens(exchange: Exchange) -> int:
-    return exchange.usage.tokens
+class CodexAgent(ProgramAgent):
+    """The `codex` on PATH."""
+
+    client = _Client
+
+    def can_continue(self, call: Call) -> bool:
+        """It keeps each conversation in a file of its home."""
+        if not re.fullmatch(r"[0-9a-fA-F-]{8,64}", call.conversation):
+            return False
+        sessions = _home(environment(call)) / "sessions"
+        return any(sessions.glob(f"*/*/*/rollout-*-{call.conversation}.jsonl"))
 
 
 class CodexExchange(RpcExchange):
@@ -162,16 +152,17 @@ class CodexExchange(RpcExchange):
     lingers = _LINGERS
     versioned = False
 
-    def __init__(
-        self, program: str, name: str, settings: AgentSettings, call: Call, asker: Asker
-    ) -> None:
-        super().__init__([program, "app-server"])
-        self._name, self._settings, self._call, self._asker = name, settings, call, asker
-        self._decisions = Decisions(call, settings.allowed_tools, asker, name)
+    def __init__(self, client: _Client, mode: str, conversation: str, asker: Asker) -> None:
+        super().__init__([client.profile.program, "app-server"])
+        self._name, self._call, self._asker = client.name, client.call, asker
+        self._mode, self._model = mode, client.model
+        self._decisions = Decisions(client.call, client.settings.allowed_tools, asker, client.name)
         self._turn, self._ended = "", dict[str, Any]()
         self._changes: dict[str, list[Object]] = {}
         self._limits: dict[str, Any] = {}
         self._started = self._answered = False
+        self.conversation = conversation
+        self.begin()
 
     # ── what we ask ─────────────────────────────────────────────────────────────────────────
 
@@ -234,8 +225,8 @@ class CodexExchange(RpcExchange):
             "approvalsReviewer": "user",
             "config": {"features": features, "permissions": {_PERMISSIONS: self._profile()}},
         }
-        if model := model_of(self._call, self._settings):
-            place["model"] = model
+        if self._model:
+            place["model"] = self._model
         if self.conversation:
             again = {"threadId": self.conversation, "excludeTurns": True}
             with suppress(RpcError):  # it is not here: the step begins again
@@ -250,12 +241,12 @@ class CodexExchange(RpcExchange):
     @property
     def _is_free(self) -> bool:
         """True if no sandbox holds it, so that each command is decided."""
-        return self._settings.mode == MODES[2] and self._call.isolation is None
+        return self._mode == MODES[2] and self._call.isolation is None
 
     def _permitted(self) -> Object:
         if self._call.isolation is not None:
             return {"sandboxPolicy": {"type": "externalSandbox", "networkAccess": "enabled"}}
-        if not _changes_files(self._call, self._settings.mode):
+        if not _changes_files(self._call, self._mode):
             return {"sandboxPolicy": {"type": "readOnly", "networkAccess": False}}
         if self._is_free:
             return {"sandboxPolicy": {"type": "dangerFullAccess"}}
@@ -284,7 +275,7 @@ class CodexExchange(RpcExchange):
         match method:
             case "item/commandExecution/requestApproval":
                 return {"decision": self._decided([_command(params)], reason)}
-            case "item/fileChange/requestApproval" if self._settings.mode == MODES[1]:
+            case "item/fileChange/requestApproval" if self._mode == MODES[1]:
                 return {"decision": "decline"}
             case "item/fileChange/requestApproval":
                 calls = list(map(_change, self._changes.get(text(params, "itemId"), ())))
@@ -379,7 +370,7 @@ class CodexExchange(RpcExchange):
 
     def verdict(self) -> Verdict | None:
         if self.error is not None and not self._started:
-            said = words_of(self.error.message)
+            said = _words_of(self.error.message)
             message = with_reason(f"{self._name} {self.usage.version} could not begin", said)
             cure = _OLD if _UNKNOWN in said else "Correct its settings, as the message says."
             return Verdict(failure("PB-AGENT-FAILED", message, guidance=cure))
@@ -390,7 +381,7 @@ class CodexExchange(RpcExchange):
         status, error = text(self._ended, "status"), mapping(self._ended, "error")
         if status == "failed" or error:
             self.tool_calls += self._answered  # what its sandbox refuses is not told
-            return judged(self._name, error, self._limits)
+            return _judged(self._name, error, self._limits)
         if status != "completed":
             message = f"{self._name} ended before its work was done ({first_line(status, 60)})"
             return Verdict(failure("PB-AGENT-ENDED", message))
@@ -428,3 +419,74 @@ def _calls(item: Object) -> Iterator[tuple[str, Object]]:
             yield "WebSearch", {"query": text(item, "query")}
         case "collabAgentToolCall":
             yield "Task", {"description": text(item, "prompt")}
+
+
+# ── why a turn has failed, by its own names ─────────────────────────────────────────────────
+
+_FULL = 100  # per cent of a limit
+_BAD_REQUEST = 400
+_STATUSES = {
+    "badRequest": _BAD_REQUEST,
+    "unauthorized": 401,
+    "modelNotFound": 404,
+    "rateLimitExceeded": 429,
+    "internalServerError": 500,
+    "flexUnavailable": 503,
+    "policyCapacityUnavailable": 503,
+    "serverOverloaded": 503,
+}
+"""Its names of the model server's failures → the HTTP status that means the same."""
+_ENDS = {
+    "contextWindowExceeded": CONTEXT,
+    "cyberPolicy": REFUSED,
+    "inferenceHookDenied": REFUSED,
+    "misalignmentPolicyViolation": REFUSED,
+}
+_CUTS = {"reason: max_output_tokens": OUTPUT, "reason: content_filter": REFUSED}
+_CUT = "stream disconnected"
+
+
+def _judged(name: str, error: Object, limits: Object) -> Verdict:
+    """The verdict on a failed turn: its `error`, and what was last told of the usage limits."""
+    info, said = error.get("codexErrorInfo"), text(error, "message")
+    kind = next(iter(info), "") if isinstance(info, dict) else str(info or "other")
+    words = _words_of(said)
+    if kind == "usageLimitExceeded":
+        return usage_limit(name, _reset(limits), words)
+    if kind in _ENDS:
+        code, message = _ENDS[kind]
+        return Verdict(failure(code, with_reason(message, words)))
+    for found, end in _CUTS.items():
+        if found in said:
+            return Verdict(failure(*end))
+    status = mapping(info, kind).get("httpStatusCode")
+    if type(status) is int:
+        return of_status(name, status, words)
+    if isinstance(info, dict) or _CUT in said:
+        return of_status(name, 0, words, lost=True)
+    if kind in _STATUSES:
+        return of_status(name, _STATUSES[kind], words)
+    if kind == "other":  # JSON is the answer of a server that found a fault in the request
+        return of_status(name, _BAD_REQUEST if json_object(said) else 0, words)
+    message = with_reason(f"{name} ended with {first_line(kind, 60)}", words)
+    return Verdict(failure("PB-AGENT-FAILED", message))
+
+
+def _words_of(said: str) -> str:
+    """The message of an error, on one line; it may be the JSON of the model's server."""
+    inner = json_object(said)
+    told = text(inner, "error", "message") or text(inner, "detail") or said
+    return one_line(printable(told), 400)
+
+
+def _reset(limits: Object) -> int:
+    """When the limits that are used up end, in seconds since the epoch; 0 if that is unknown."""
+    windows = [mapping(limits, name) for name in ("primary", "secondary")]
+    full = [each for each in windows if _used(each) >= _FULL]
+    ends = [each.get("resetsAt") for each in full]
+    return max((each for each in ends if type(each) is int), default=0)
+
+
+def _used(window: Object) -> float:
+    used = window.get("usedPercent")
+    return used if isinstance(used, int | float) else 0

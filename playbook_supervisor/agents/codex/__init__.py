@@ -1,1 +1,0 @@
-"""Codex as an agent, by its app-server."""

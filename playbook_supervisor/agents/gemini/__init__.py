@@ -1,1 +1,0 @@
-"""Gemini CLI as an agent: headless, by its stream and a policy file."""
