@@ -103,7 +103,7 @@ def leave_terminal() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave files without long tests out where only long ones are wanted: importing them takes time."""
+    """Import no file without long tests where only those are wanted: it takes time."""
     if not config.option.markexpr.startswith(("long", "thorough")):
         return None
     inside = str(collection_path).removeprefix(f"{REPOSITORY}/")
