@@ -639,11 +639,11 @@ def test_a_mirror_stays_small_and_what_shares_its_objects_stays_whole(
 ) -> None:
     tip, clone = submitted.claimed("here")
     mirror = submitted.mirror("here")
-    for number in range(60):
+    for number in range(600):
         write(clone.path, f"made/{number}", f"{number}\n")
     tip = clone.snapshot(tip)
     mirror.tidy()
-    assert loose(mirror) > 60
+    assert loose(mirror) > 600
     monkeypatch.setattr("playbook_supervisor.fleet.engine.session_ref._LOOSE", 1)
     mirror.tidy()
     assert loose(mirror) < 10

@@ -6,8 +6,8 @@ import click
 
 from playbook_supervisor.cli import options
 
-_UPKEEP = ("worker", "retry", "up", "migrate", "limits", "rebuild", "prune", "doctor")
-_COMMANDS = {"submit": "submit", "status": "status"}
+_UPKEEP = ("retry", "up", "migrate", "limits", "rebuild", "prune", "doctor")
+_COMMANDS = {"submit": "submit", "worker": "upkeep", "status": "status"}
 _COMMANDS |= dict.fromkeys(_UPKEEP, "upkeep")
 
 
