@@ -30,6 +30,7 @@ PROJECTS = {
     )
 }
 FIX = "fix"
+ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # our plugins take longer than these tests
 NOTICED = "a test that must fail did"
 SHORT = {
     "pytest": {
@@ -69,7 +70,13 @@ class Workshop:
         pinned = replace(pinned_now(root), tree=self.begun[project.name])
         change(root, changes)
         spec = CheckSpec(
-            "test", project.argv, 120, {}, CLEAN, setup=project.setup, setup_inputs=project.inputs
+            "test",
+            project.argv,
+            120,
+            ALONE,
+            CLEAN,
+            setup=project.setup,
+            setup_inputs=project.inputs,
         )
         return judge(spec, Options(), root, PROGRAMS, Checking(), pinned)
 

@@ -91,10 +91,11 @@ def test_two_checks_of_a_repository_have_rooms_and_questions_of_their_own(
 ) -> None:
     project.env["XDG_CACHE_HOME"] = str(tmp_path / "cache")
     pytest_ = f'{sys.executable}, "-m", pytest, "-q", "-p", "no:cacheprovider"'
+    alone = '{PYTEST_DISABLE_PLUGIN_AUTOLOAD: "1"}'
     project.write(
         ".playbooks/config.yaml",
-        f"checks:\n  one: {{run: [{pytest_}, one], room: clean}}\n"
-        f"  two: {{run: [{pytest_}, two], room: clean}}\n",
+        f"checks:\n  one: {{run: [{pytest_}, one], room: clean, env: {alone}}}\n"
+        f"  two: {{run: [{pytest_}, two], room: clean, env: {alone}}}\n",
     )
     for name in ("one", "two"):
         project.write(f"{name}/code_{name}.py", "VALUE = 1\n")
