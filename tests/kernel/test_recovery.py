@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernel.world import Scene, book, breaking, held, missing, step
+from kernel.world import AGENT_FAILED, Scene, book, breaking, held, missing, step
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import (
     Answer,
@@ -191,3 +191,10 @@ def test_only_a_failed_session_can_be_resumed() -> None:
     complete.checked()
     with pytest.raises(StateError):
         complete.taken_up()
+
+
+def test_abort_keeps_the_error_of_the_worker() -> None:
+    scene = session()
+    scene.worked(AGENT_FAILED)
+    scene.cancelled(Cancellation.ABORT)
+    assert (scene.last.error_code, scene.last.error) == ("PB-AGENT-FAILED", "the agent gave up")

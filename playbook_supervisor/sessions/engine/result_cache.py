@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.fields import Fields, UnfitError
@@ -25,6 +24,7 @@ from playbook_supervisor.kernel.state import Change, Event
 from playbook_supervisor.project.expressions.globs import matches_any
 from playbook_supervisor.project.expressions.references import fill, interpolate
 from playbook_supervisor.sessions.steps import step_data
+from playbook_supervisor.sessions.steps.open_session import OpenSession
 from playbook_supervisor.system.disk.files import (
     contained,
     digest,
@@ -33,10 +33,7 @@ from playbook_supervisor.system.disk.files import (
     remove,
     write_atomically,
 )
-
-if TYPE_CHECKING:
-    from playbook_supervisor.sessions.steps.open_session import OpenSession
-    from playbook_supervisor.system.git.checkout import Checkout
+from playbook_supervisor.system.git.checkout import Checkout
 
 FORMAT = 1
 MOST_BYTES = 2_000_000  # of one recorded output; a larger one is not recorded

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import ArgumentError, CheckError, StateError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
@@ -25,18 +24,16 @@ from playbook_supervisor.project.playbooks.step_needs import lacking
 from playbook_supervisor.project.policies import policy_files
 from playbook_supervisor.project.policies.session_policy import Policy, tightened
 from playbook_supervisor.project.settings import config, secrets
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.project.slash_commands import CommandIndex, InstalledCommand, index_of
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files import principal
 from playbook_supervisor.sessions.files.manifest import NO_DRIVER, Driver
+from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.selection import open_here
 from playbook_supervisor.sessions.store.session_changes import never_committed
+from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.git.git_process import branches, default_branch
-
-if TYPE_CHECKING:
-    from playbook_supervisor.project.settings.config import Config
-    from playbook_supervisor.sessions.store.disk_store import DiskStore
-    from playbook_supervisor.system.git.checkout import Checkout
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +116,7 @@ def prepare(
     found_file = library.find(root, reference) if isinstance(reference, str) else reference
     playbook = found_file.playbook
     if start and start not in playbook:
-        names = [step.id for step in playbook.steps]
-        said = f"{playbook.name} has no step {first_line(start, 60)!r}{suggestion(start, names)}"
-        raise ArgumentError("PB-ARG-STEP", said, guidance=f"Its steps are {', '.join(names)}.")
+        raise _unknown_step(playbook, start)
     has_children = any(step.child for step in playbook.steps)
     children = Children(root).required(playbook, found_file) if has_children else {}
     below = [child.playbook for child in children.values()]
@@ -318,3 +313,9 @@ def _result_exists(playbook: Playbook, start: str, workspace: Workspace) -> tupl
         return ()
     there = "; ".join(each.line for each in probed)
     return (f"the result of {first.id} is there; {first.command} may replace it ({there})",)
+
+
+def _unknown_step(playbook: Playbook, start: str) -> ArgumentError:
+    names = [step.id for step in playbook.steps]
+    said = f"{playbook.name} has no step {first_line(start, 60)!r}{suggestion(start, names)}"
+    return ArgumentError("PB-ARG-STEP", said, guidance=f"Its steps are {', '.join(names)}.")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import Any
 
 from playbook_supervisor.errors import CODES, ArgumentError, CheckError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Attempt, Failure, Outcome
+from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.phases import positions
 from playbook_supervisor.kernel.state import CHILD, Position
 from playbook_supervisor.kernel.vocabulary import SessionStatus
@@ -21,20 +22,15 @@ from playbook_supervisor.project.expressions import arguments
 from playbook_supervisor.project.expressions.bound_conditions import without_absent_checks
 from playbook_supervisor.project.expressions.references import fill
 from playbook_supervisor.project.settings import secrets, session_settings
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.sessions.files.manifest import Driver, Inherited
 from playbook_supervisor.sessions.steps import step_data
+from playbook_supervisor.sessions.steps.open_session import OpenSession
 from playbook_supervisor.sessions.steps.output_files import last_speaker
+from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.git_process import branches
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from playbook_supervisor.kernel.model import Playbook
-    from playbook_supervisor.project.settings.config import Config
-    from playbook_supervisor.sessions.steps.open_session import OpenSession
-    from playbook_supervisor.sessions.store.disk_store import DiskStore
 
 _BELOW = r"(?s)the child session (\S+) failed at (.*)"  # the error of a step whose child failed
 
