@@ -142,16 +142,3 @@ def test_the_check_runs_in_the_environment_of_the_client(
     log = checked.project.playbook("logs", "implement#1").out
     assert "a banner" in log
     assert "by a model" not in log
-
-
-def test_what_the_process_cannot_do_is_told_by_the_command(
-    checked: Checked, conversation: Conversation
-) -> None:
-    conversation.works("implement#1", "speckit.implement")
-    journal = checked.project.session / "journal.yaml"
-    checked.hold()
-    killed(checked, conversation)
-    journal.write_text(journal.read_text().replace("implement", "improvise"))
-    checked.release()
-    said = conversation.runs("next", "--wait")
-    assert (said.code, "PB-STATE-" in said.err) == (3, True)

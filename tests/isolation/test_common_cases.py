@@ -91,6 +91,7 @@ class TestNpm:
         assert not (inside.project.home / ".npm").exists()
 
 
+@pytest.mark.thorough
 def test_pip_installs_a_wheel_into_the_checkout(inside: Inside, project: Project) -> None:
     pytest.importorskip("pip")
     with zipfile.ZipFile(project.root / "small-1.0-py3-none-any.whl", "w") as wheel:
@@ -103,6 +104,7 @@ def test_pip_installs_a_wheel_into_the_checkout(inside: Inside, project: Project
     assert inside.does(f"{install} && PYTHONPATH=lib {sys.executable} -m small").endswith("works\n")
 
 
+@pytest.mark.thorough
 def test_go_builds_with_a_cache_of_its_own(inside: Inside, project: Project) -> None:
     needs("go")
     project.write("go.mod", "module app\n")
@@ -123,6 +125,7 @@ def test_what_only_the_real_cache_holds_can_be_shown(inside: Inside, project: Pr
 # ── browsers, devices, debuggers ────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 def test_a_browser_shows_a_page(inside: Inside) -> None:
     needs("chromium")
     options = "--headless --disable-gpu" + (" --no-sandbox" if os.geteuid() == 0 else "")

@@ -193,13 +193,6 @@ def test_a_file_system_that_cannot_sync_folders_is_no_failure(
     assert (tmp_path / "x").read_bytes() == b"new"
 
 
-def test_a_vanished_folder_is_a_storage_error(tmp_path: Path) -> None:
-    with pytest.raises(StorageError) as caught:
-        files.write_atomically(tmp_path / "gone" / "x", b"new")
-    assert caught.value.code == "PB-IO-WRITE"
-    assert not (tmp_path / "gone").exists()
-
-
 WRITER = """
 import sys
 from pathlib import Path

@@ -125,14 +125,6 @@ def test_a_long_list_is_cut_to_twelve_lines_that_say_what_is_missing(
     ]
 
 
-def test_control_characters_of_file_names_are_removed(repository: Path, head: str) -> None:
-    (repository / "red\x1b[31m\rname").write_text("x\n")
-    (repository / "changed\x1b[2J").write_text("x\n")
-    lines = diff_stat(repository, head)
-    assert len(lines) == 3
-    assert all(line.isprintable() for line in lines)
-
-
 @pytest.mark.parametrize("since", ["--output=stolen", "no-such-commit", "nul\0"])
 def test_an_invalid_commit_is_an_error(repository: Path, since: str) -> None:
     (repository / "new").write_text("")

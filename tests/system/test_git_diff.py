@@ -176,16 +176,6 @@ class TestLargeChanges:
             (),
         ]
 
-    def test_a_large_file_that_was_renamed_is_one_file(self, repository: Path) -> None:
-        (repository / "large").write_bytes(b"line\n" * 2_000_000)
-        git(repository, "add", ".")
-        git(repository, "commit", "-q", "-m", "second")
-        git(repository, "mv", "large", "moved")
-        head = git(repository, "rev-parse", "HEAD")
-        assert changes_of(repository, head).files == (
-            FileChange("moved", "large", "renamed", notes=("too large to compare",)),
-        )
-
     def test_git_is_ended_once_there_is_enough_text(self, repository: Path, head: str) -> None:
         for number in range(20):
             (repository / f"f{number:02}").write_text("".join(f"{n}\n" for n in range(5_000)))

@@ -94,13 +94,6 @@ def test_no_folder_above_a_protected_path_can_be_moved() -> None:
     ]
 
 
-def test_a_path_is_never_part_of_the_policy() -> None:
-    evil = Path('/tmp/a"))(allow default)\\\n=(b')
-    argv = seatbelt.arguments(replace(PROFILE, writable=(evil,)), ["true"], None, None)
-    assert '"))(allow' not in argv[2]
-    assert sum(each.endswith(f"={evil}") for each in argv) == 1
-
-
 @pytest.mark.parametrize(
     ("network", "port", "said"),
     [
