@@ -17,6 +17,7 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from fnmatch import fnmatch
+from functools import cache
 from itertools import count, groupby
 from pathlib import Path
 from typing import Any
@@ -106,10 +107,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Import no file without long tests where only those are wanted: it takes time."""
     if not config.option.markexpr.startswith(("long", "thorough")):
         return None
-    inside = str(collection_path).removeprefix(f"{REPOSITORY}/")
-    if collection_path.suffix != ".py" or inside.startswith(CLIENTS):
-        return None
-    return not MARKED.search(collection_path.read_text("utf-8")) or None
+    return None if collection_path.suffix != ".py" or may_be_long(collection_path) else True
+
+
+@cache
+def may_be_long(file: Path) -> bool:
+    inside = str(file).removeprefix(f"{REPOSITORY}/")
+    return inside.startswith(CLIENTS) or bool(MARKED.search(file.read_text("utf-8")))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -134,6 +138,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("thorough")
     if item.get_closest_marker("thorough"):
         item.add_marker("long")
+    if item.get_closest_marker("long"):
+        assert may_be_long(item.path), f"{item.path} is passed over: name the mark there"
 
 
 @pytest.hookimpl(wrapper=True)
