@@ -227,3 +227,14 @@ def test_each_decision_stands_once_in_the_index_with_its_title() -> None:
         r"^- \[\d{4}\]\((.+?)\) (.+)$", (folder / "README.md").read_text("utf-8"), re.M
     )
     assert sorted(listed) == sorted(titles)
+
+
+def test_output_that_differs_in_a_word_is_not_alike() -> None:
+    assert not alike("plan#1 done 725.8s auto\n", "plan#1 failed 725.8s auto\n")
+    assert not alike("one\n", "one\ntwo\n")
+    assert not alike("one\ntwo\n", "one\n")
+
+
+def test_no_output_is_alike_only_to_no_output() -> None:
+    assert alike("", "")
+    assert not alike("", "something\n")

@@ -74,3 +74,9 @@ def test_a_row_without_a_test_and_a_page_that_is_out_of_date_are_faults(
     assert committed.read_text() == requirements.page(GROUPS, every)
     assert requirements.main(["--check"]) == 1
     assert capsys.readouterr().out == "Functions: no test names FR1\n"
+
+
+def test_a_docstring_that_names_no_requirement_is_an_error(tests: Path) -> None:
+    (tests / "test_two.py").write_text('"""kai FR99."""\n')
+    with pytest.raises(ValueError, match=r"tests/test_two\.py: `kai FR99` is no requirement"):
+        requirements.mentions(GROUPS, tests)

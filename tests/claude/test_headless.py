@@ -272,3 +272,22 @@ def test_it_keeps_what_every_agent_promises(
         monkeypatch.setenv(name, value)
     assert os.environ["PATH"].startswith(str(client.scratch))
     check(choose("claude", Config(claude=Claude(allowed_tools=("Bash",))), tmp_path), tmp_path)
+
+
+@pytest.mark.sampled("cost")
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        (("--max-turns", "1"), "it reached its limit on turns"),
+        (("--max-cost-usd", "0.0001"), "it reached its limit on cost in USD: "),
+        (("--max-tool-calls", "1"), "it reached its limit on tool calls: 2 of 1"),
+    ],
+    ids=["turns", "cost", "tool-calls"],
+)
+def test_a_budget_is_kept(
+    option: tuple[str, str], told: str, headless: Headless, project: Project
+) -> None:
+    """tyr 32."""
+    headless(lambda request: [call("Read", file_path="README.md")])
+    entry = failed(project, project.playbook("run", "one", *option), "PB-AGENT-BUDGET")
+    assert told in entry["error"]

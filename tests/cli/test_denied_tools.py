@@ -18,6 +18,8 @@ from playbook_supervisor.errors import CheckError
 
 RUN = "/playbook.run auto-validate 013"
 LOCAL = ".claude/settings.local.json"
+PASSES = ["Bash(rm *)", "Skill(speckit.plan)", "Agent(Explore)", "Read(./secrets/**)", "WebFetch"]
+PASSES += ["Edit(/.playbooks/sessions/**)", "Bash(playbook abort *)", "", "("]
 SHELL_PROMPT = """\
 name: shell-prompt
 description: A prompt that may use a shell
@@ -127,3 +129,9 @@ def test_headless_only_a_steps_own_tools_matter(project: Project) -> None:
     project.write(LOCAL, deny("Agent", "Skill", "WebFetch"))
     passed = project.playbook("run", "shell-prompt", "--agent", "claude", "--dry-run")
     assert "PB-CHECK-DENIED" not in passed.err
+
+
+def test_rules_about_other_things_do_not_matter(project: Project) -> None:
+    project.write(LOCAL, deny(*PASSES))
+    Hooked(project).types(RUN)
+    assert len(project.sessions) == 1

@@ -298,6 +298,16 @@ class TestRepair:
         assert file.read_bytes() == before
         assert waiting.playbook("next").code == 0
 
+    def test_detects_a_changed_playbook(self, waiting: Project) -> None:
+        pinned = waiting.session / "playbook.yaml"
+        pinned.write_text(pinned.read_text() + "# a note\n")
+        assert waiting.playbook("repair").code == 0
+        pinned.write_text(pinned.read_text().replace("gate_always", "auto"))
+        shown = waiting.playbook("repair")
+        assert (shown.code, "the pinned playbook was changed" in shown.out) == (3, True)
+        assert waiting.playbook("repair", "--restore").code == 0
+        assert waiting.playbook("next").code == 0
+
     def test_says_what_cannot_be_restored(self, project: Project) -> None:
         """An older copy and a changed entry: only git has the original."""
         agent = project.script(WORKS)

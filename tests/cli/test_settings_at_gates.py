@@ -202,3 +202,16 @@ def test_a_planned_gate_goes_on_with_them_if_both_are_said(project: Project) -> 
     assert project.playbook("answer", offered(shown)).code == 1
     assert project.playbook("answer", f"continue, {offered(shown)}", "--resume").code == 0
     settled(project)
+
+
+def test_who_may_not_answer_takes_nothing_over(project: Project) -> None:
+    project.write(
+        ".playbooks/policies/team.yaml",
+        'match: {step: build}\nanswered_by: ["grace@example.org"]\n',
+    )
+    assert begun(project).code == 4
+    project.write(SETTINGS, FIXED)
+    refused = project.playbook("answer", offered(project.playbook("status").out))
+    assert (refused.code, "[PB-POLICY-ANSWER]" in refused.err) == (3, True)
+    assert (project.session / "config.yaml").read_text() == BROKEN
+    assert "confirmed" not in project.manifest()

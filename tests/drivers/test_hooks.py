@@ -20,6 +20,7 @@ from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.process import ancestry
 
 PLAN = f"specs/{FEATURE}/plan.md"
+SETTINGS = settings.merged(b"{}")
 
 
 @pytest.fixture
@@ -64,9 +65,12 @@ def settings_file(hooked: Hooked, data: bytes, name: str = settings.FILE) -> Any
 
 
 class TestWhereNoSessionIsBound:
-    @pytest.mark.parametrize("event", ["PreToolUse", "NotKnownYet"])
+    @pytest.mark.parametrize("event", ["PreToolUse", "Stop", "SessionStart", "NotKnownYet", ""])
     def test_nothing_is_said(self, unbound: Hooked, event: str) -> None:
         assert unbound(event, tool_name="Write", tool_input={}) is None
+
+    def test_other_commands_are_ignored(self, unbound: Hooked) -> None:
+        assert unbound("UserPromptExpansion", command_name="speckit.plan") is None
 
     def test_the_folder_is_the_conversations_where_the_client_names_no_project(
         self, hooked: Hooked
@@ -82,7 +86,7 @@ class TestAnotherConversation:
         other.environment["CLAUDE_PID"] = "1"
         return other
 
-    @pytest.mark.parametrize("event", ["PreToolUse", "UserPromptSubmit"])
+    @pytest.mark.parametrize("event", ["PreToolUse", "Stop", "UserPromptSubmit", "ConfigChange"])
     def test_is_untouched(self, hooked: Hooked, event: str) -> None:
         assert self.other(hooked)(event, tool_name="Write", tool_input={}) is None
 
@@ -91,7 +95,7 @@ class TestAnotherConversation:
         assert reply.note.endswith("waits here: /playbook.resume continues it.")
         assert reply.shown == reply.note, "the person may have lost the session with its terminal"
 
-    @pytest.mark.parametrize("source", ["clear"])
+    @pytest.mark.parametrize("source", ["clear", "resume", "compact"])
     def test_that_follows_in_another_process_does_not_own_the_session(
         self, hooked: Hooked, source: str
     ) -> None:
@@ -105,14 +109,25 @@ class TestAnotherConversation:
         assert hooked.says("continue") is None
         assert hooked.calls("Write", file_path="x") is None
 
-    @pytest.mark.parametrize("source", ["clear", "compact"])
+    def test_is_untouched_even_if_the_binding_is_lost(self, hooked: Hooked) -> None:
+        (hooked.private / "claude.json").unlink()
+        assert self.other(hooked).calls("Write", file_path="x") is None
+
+    def test_a_fork_does_not_own_the_session(self, hooked: Hooked) -> None:
+        fork = Hooked(hooked.project, "fork")
+        assert "waits here" in fork("SessionStart", source="fork").note
+        assert hooked.bound.client == hooked.client
+
+    @pytest.mark.parametrize("source", ["clear", "resume", "compact"])
     def test_that_follows_in_the_same_process_continues(self, hooked: Hooked, source: str) -> None:
         follower = Hooked(hooked.project, "follower")
         assert follower("SessionStart", source=source).snapshot is not None
         assert hooked.bound.client == "follower"
         assert "Expected now" in denied(follower.calls("Write", file_path="x"))
 
-    @pytest.mark.parametrize(("source", "shown"), [("clear", True), ("compact", False)])
+    @pytest.mark.parametrize(
+        ("source", "shown"), [("clear", True), ("resume", True), ("compact", False)]
+    )
     def test_that_follows_at_a_gate_shows_it_to_the_person(
         self, gated: Hooked, source: str, shown: bool
     ) -> None:
@@ -159,7 +174,10 @@ class TestTheCaller:
         with pytest.raises(StateError, match="a different shell runs this"):
             hooked.says("continue")
 
-    @pytest.mark.parametrize(("old", "new"), [('"supervised"', '"human"'), ("{", "")])
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [('"supervised"', '"human"'), ('"receipts": {', '"receipts": {"a": [],'), ("{", "")],
+    )
     def test_a_lost_or_overwritten_binding_blocks_everything(
         self, hooked: Hooked, old: str, new: str
     ) -> None:
@@ -183,8 +201,18 @@ class TestATool:
         assert reply.snapshot is not None
         assert hooked.bound.refusals == 1
 
+    def test_that_only_reads_passes(self, hooked: Hooked) -> None:
+        assert hooked.calls("Read", file_path="README.md") is None
+
     @pytest.mark.parametrize(
-        "file", [".playbooks/playbooks/../sessions/x", "way/sessions/x", ".git/playbook/bound"]
+        "file",
+        [
+            ".playbooks/sessions/x/journal.yaml",
+            ".playbooks/playbooks/../sessions/x",
+            "way/sessions/x",
+            ".git/playbook/bound",
+            "~/project/.playbooks/sessions/x",
+        ],
     )
     def test_of_a_worker_leaves_the_journal_alone(self, hooked: Hooked, file: str) -> None:
         root = hooked.project.root
@@ -195,9 +223,31 @@ class TestATool:
         assert hooked.bound.refusals == 0
         assert by_a_worker(hooked, "Write", file_path="src/main.py") is None
 
-    @pytest.mark.parametrize("file", ["\0", "~nobody-of-that-name/x"])
+    @pytest.mark.parametrize("file", ["\0", "~nobody-of-that-name/x", "a" * 5000])
     def test_may_name_an_impossible_file(self, hooked: Hooked, file: str) -> None:
         assert by_a_worker(hooked, "Write", file_path=file) is None
+
+    def test_without_the_journals_folder_is_looked_at_from_the_root(self, hooked: Hooked) -> None:
+        reply = hooked(
+            "PreToolUse",
+            cwd="",
+            agent_id="a",
+            tool_name="Write",
+            tool_input={"file_path": ".playbooks/sessions/x"},
+        )
+        assert denied(reply)
+
+    def test_that_launches_a_step_resets_the_count(self, hooked: Hooked) -> None:
+        hooked.calls("Write", file_path="x")
+        hooked.launches("plan#1")
+        assert hooked.bound.refusals == 0
+
+    def test_shows_the_gate_and_nothing_of_the_models(self, gated: Hooked) -> None:
+        reply = gated.calls("AskUserQuestion", questions=[{"question": "May I?"}])
+        assert reply.decision == "ask"
+        assert "tasks" in reply.given["questions"][0]["question"]
+        means = [each["description"] for each in reply.given["questions"][0]["options"]]
+        assert means == ["run the step now", "skip the step", "end the session"]
 
 
 class TestALineOfShellInACommand:
@@ -231,6 +281,13 @@ class TestALineOfShellInACommand:
             assert ruling is not None
             assert ruling.verdict == verdict
 
+    def test_of_a_dismissed_agent_is_refused(self, hooked: Hooked) -> None:
+        hooked.launches("plan#1")
+        hooked.presses_escape()
+        hooked.says("stop it")
+        reply = self.comes(hooked, "make it", agent_id="agent of plan#1")
+        assert (reply.event, reply.decision) == ("PreSkillShellCommand", "deny")
+
 
 class TestACommandOfAWorker:
     def test_is_allowed_where_it_is_the_steps_own(self, hooked: Hooked) -> None:
@@ -238,7 +295,7 @@ class TestACommandOfAWorker:
         assert by_a_worker(hooked, "Skill", skill="speckit.plan").decision == "allow"
         assert by_a_worker(hooked, "Skill", skill="speckit.tasks") is None
 
-    @pytest.mark.parametrize("response", [{"success": "true"}, None])
+    @pytest.mark.parametrize("response", [{"success": False}, {"success": "true"}, {}, None])
     def test_that_did_not_succeed_is_no_receipt(self, hooked: Hooked, response: object) -> None:
         hooked.launches("plan#1")
         hooked(
@@ -267,8 +324,17 @@ class TestAnAgent:
         assert hooked("PostToolUseFailure", tool_name="Write", error="no") is None
         assert hooked.steps == ["plan#1 in_progress"]
 
+    def test_the_journal_is_copied_out_of_reach(self, gated: Hooked) -> None:
+        kept = (gated.private / "journal.yaml").read_bytes()
+        assert kept == (gated.project.session / "journal.yaml").read_bytes()
+
 
 class TestStopping:
+    def test_is_refused_while_a_step_is_due(self, hooked: Hooked) -> None:
+        reply = hooked.stops()
+        assert blocked(reply) == "The playbook continues."
+        assert reply.snapshot is not None
+
     def test_is_allowed_after_six_times_and_marked(self, hooked: Hooked) -> None:
         replies = [hooked.stops() for _ in range(8)]
         assert [reply.decision for reply in replies if reply] == ["block"] * 6 + [""]
@@ -276,6 +342,11 @@ class TestStopping:
         assert replies[6] is not None
         assert "was told 6 times what is outstanding" in replies[6].ring
         assert replies[7] is None, "the person is called once"
+
+    def test_is_allowed_while_all_agents_work(self, hooked: Hooked) -> None:
+        hooked.launches("plan#1")
+        assert hooked.stops("agent of plan#1") is None
+        assert hooked.bound.blocks == 0
 
     def test_is_refused_while_a_check_is_due(self, hooked: Hooked) -> None:
         """A check that starts a program needs a waiting command to wake the model."""
@@ -285,6 +356,10 @@ class TestStopping:
         hooked.does("pr#1", "feature.pr")
         shell = {"id": "b1", "type": "shell"}
         assert blocked(hooked("Stop", background_tasks=[shell]))
+
+    def test_is_refused_where_only_something_else_runs(self, hooked: Hooked) -> None:
+        """A server that a worker left running is not worth waiting for."""
+        assert blocked(hooked.stops("npm run dev"))
 
     def test_is_allowed_at_a_gate_and_calls_the_person(self, gated: Hooked) -> None:
         reply = gated.stops()
@@ -302,6 +377,10 @@ class TestStopping:
         hooked.does("plan#1", "speckit.plan")
         reply = hooked.stops()
         assert reply.shown == ("two: failed (0/2 steps); /playbook.resume --retry resumes it")
+
+    def test_of_a_subagent_needs_no_reply(self, hooked: Hooked) -> None:
+        assert hooked("SubagentStop", agent_id="a") is None
+        assert hooked("NotKnownYet") is None
 
 
 class TestAnErrorThatEndsATurn:
@@ -323,6 +402,10 @@ class TestAnErrorThatEndsATurn:
         assert self.failed(hooked) is None
         assert self.failed(hooked, agent_id="agent of plan#1") is None
         assert not hooked.bound.stalled
+
+    def test_calls_the_person_at_a_gate(self, gated: Hooked) -> None:
+        assert self.failed(gated).ring.startswith("Run /speckit.tasks (step tasks) now")
+        assert not gated.bound.stalled
 
 
 class TestWithoutProgress:
@@ -350,6 +433,16 @@ class TestWithoutProgress:
         self.ended(hooked.asks(20), "the model was asked 120 times")
         assert hooked.bound.stalled
 
+    def test_requests_and_refusals_are_counted_independently(self, hooked: Hooked) -> None:
+        """Reading, stopping and refused calls in turn: each count continues."""
+        for _ in range(6):
+            hooked.asks(10)
+            hooked.calls("Write", file_path="x")
+            assert blocked(hooked.stops())
+        assert (hooked.bound.blocks, hooked.bound.refusals) == (6, 6)
+        hooked.asks(39)
+        self.ended(hooked.asks(21), "120 times")
+
     @pytest.mark.parametrize("what", ["a launch", "a prompt", "an end", "an answer", "a resume"])
     def test_progress_resets_the_count(self, hooked: Hooked, what: str) -> None:
         if what == "an answer":
@@ -373,6 +466,19 @@ class TestWithoutProgress:
                 hooked.types("/playbook.resume")
         assert hooked.asks(50) is None
 
+    def test_a_persons_turn_is_not_counted(self, hooked: Hooked) -> None:
+        hooked.launches("plan#1")
+        hooked.stops("agent of plan#1")
+        hooked.says("look at all of it, please")
+        assert hooked.asks(200) is None
+        assert hooked.asks(1, agent="some agent of theirs") is None
+        (hooked.private / "dialog").write_text("\nWrite")
+        assert hooked.asks() is None
+
+    def test_another_conversation_is_not_counted(self, hooked: Hooked) -> None:
+        other = Hooked(hooked.project, "another")
+        assert other.asks(130) is None
+
     def test_waiting_counts_once_a_minute_without_signs_of_an_agent(self, hooked: Hooked) -> None:
         """A model may look often while a step is running, but not for ever."""
         hooked.launches("plan#1")
@@ -392,6 +498,15 @@ class TestWithoutProgress:
         hooked.asks(1, agent="agent of plan#1")
         assert requests.stat().st_size == 0
 
+    def test_a_dismissed_agent_is_no_sign_of_life(self, hooked: Hooked) -> None:
+        hooked.launches("plan#1")
+        hooked.presses_escape()
+        hooked.says("/playbook.status")
+        hooked.asks(99)
+        for agent in ("agent of plan#1", "some other agent"):
+            hooked.asks(1, agent=agent)
+        assert (hooked.private / "requests").stat().st_size == 99
+
     def test_nothing_is_counted_if_the_file_cannot_be_written(self, hooked: Hooked) -> None:
         (hooked.private / "requests").unlink(missing_ok=True)
         (hooked.private / "requests").mkdir()
@@ -399,6 +514,13 @@ class TestWithoutProgress:
 
 
 class TestAScheduledPrompt:
+    def test_is_no_answer(self, gated: Hooked) -> None:
+        crons = [{"id": "a", "prompt": "continue"}, "nonsense", {}]
+        gated("Stop", background_tasks=[], session_crons=crons)
+        assert gated.says("continue") is None
+        assert gated.bound.turn == "supervised"
+        assert gated.project.manifest()["gate"]["id"] == "tasks#1?1"
+
     def test_that_is_no_longer_scheduled_may_be_typed(self, gated: Hooked) -> None:
         gated("Stop", session_crons=[{"prompt": "continue"}])
         gated("Stop", session_crons=None)
@@ -414,7 +536,7 @@ def installed(unbound: Hooked) -> Hooked:
 
 
 class TestTheScriptOfTheHooks:
-    @pytest.mark.parametrize("text", ["exit 0\n", None])
+    @pytest.mark.parametrize("text", ["", "exit 0\n", None])
     def test_stops_a_bound_session_if_it_is_changed(
         self, installed: Hooked, text: str | None
     ) -> None:
@@ -428,7 +550,7 @@ class TestTheScriptOfTheHooks:
         installed.project.write(SCRIPT, script)
         assert installed.calls("Agent", description="plan#1", prompt="plan#1").decision == "allow"
 
-    @pytest.mark.parametrize("text", ["exit 0\n"])
+    @pytest.mark.parametrize("text", ["", "exit 0\n", None])
     def test_begins_none_if_it_was_changed_before(
         self, installed: Hooked, text: str | None
     ) -> None:
@@ -491,6 +613,14 @@ class TestOurPlugin:
         off = b'{"enabledPlugins": {"playbook@any": false}}'
         assert "enabledPlugins" in blocked(settings_file(plugged, off))
 
+    def test_stops_a_bound_session_if_its_script_is_changed(
+        self, plugged: Hooked, tmp_path: Path
+    ) -> None:
+        plugged.types("/playbook.run two 013")
+        assert plugged.calls("Write", file_path="x").decision == "deny"
+        (tmp_path / "plugin/hooks/playbook.sh").write_text("exit 0\n")
+        assert "was changed or removed" in denied(plugged.calls("Write", file_path="x"))
+
 
 def change(installed: Hooked, text: str | None) -> None:
     """Give the script that text, or none."""
@@ -501,16 +631,28 @@ def change(installed: Hooked, text: str | None) -> None:
 
 
 class TestSettings:
+    def test_with_our_hooks_may_change(self, hooked: Hooked) -> None:
+        assert settings_file(hooked, SETTINGS) is None
+        more = json.dumps({**json.loads(SETTINGS), "model": "opus"}).encode()
+        assert settings_file(hooked, more) is None
+
     def test_without_our_hooks_are_blocked(self, hooked: Hooked) -> None:
         reason = blocked(settings_file(hooked, b"{}"))
         assert "hooks.PreToolUse" in reason
         assert "/playbook.pause first" in reason
+
+    def test_that_were_deleted_are_blocked(self, hooked: Hooked) -> None:
+        file = hooked.project.root / settings.FILE
+        assert blocked(hooked("ConfigChange", file_path=str(file)))
 
     def test_reached_by_another_path_are_the_same(self, hooked: Hooked) -> None:
         way = hooked.project.root.with_name("way")
         way.symlink_to(hooked.project.root)
         hooked.project.write(settings.FILE, "{}")
         assert blocked(hooked("ConfigChange", file_path=str(way / settings.FILE)))
+
+    def test_that_cannot_be_read_are_blocked(self, hooked: Hooked) -> None:
+        assert "PB-CHECK" in blocked(settings_file(hooked, b'{"hooks": '))
 
     def test_of_any_scope_that_disable_hooks_are_blocked(self, hooked: Hooked) -> None:
         off = b'{"disableAllHooks": true}'

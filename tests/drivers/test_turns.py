@@ -77,6 +77,19 @@ class TestAStep:
         assert reply.given is not None
         assert {"model", "run_in_background"}.isdisjoint(reply.given)
 
+    def test_that_succeeded_records_its_agent_and_its_model(self, person: Hooked) -> None:
+        person.types("/playbook.run straight 013")
+        reply = person.does("plan#1", "speckit.plan", PLAN)
+        entry = person.project.journal()[0]
+        assert entry["agent"] == {
+            "name": "claude-code",
+            "id": "agent of plan#1",
+            "model": "claude-x",
+        }
+        assert reply.snapshot is not None
+        assert [member.id for member in running(reply.snapshot)] == ["tasks#1"]
+        assert reply.ring == ""
+
     def test_in_the_foreground_ends_with_its_call(self, person: Hooked) -> None:
         person.types("/playbook.run straight 013")
         person.calls("Agent", prompt="plan#1")
@@ -88,7 +101,7 @@ class TestAStep:
         assert person.steps == ["plan#1 done", "tasks#1 in_progress"]
         assert person.project.journal()[0]["output"] == "last"
 
-    @pytest.mark.parametrize("content", [None, ["text", None, 1]])
+    @pytest.mark.parametrize("content", [None, [], "text", [{"type": "image"}], ["text", None, 1]])
     def test_without_a_result_takes_the_agents_last_message(
         self, person: Hooked, content: object
     ) -> None:
@@ -102,7 +115,7 @@ class TestAStep:
         person.returned("plan#1", **done, content=content)
         assert person.project.journal()[0]["output"] == "it was hard"
 
-    @pytest.mark.parametrize("named", [" speckit.plan\n"])
+    @pytest.mark.parametrize("named", ["/speckit.plan", " speckit.plan\n"])
     def test_may_spell_its_command_in_every_way_that_the_client_accepts(
         self, person: Hooked, named: str
     ) -> None:
@@ -134,12 +147,17 @@ class TestAStep:
         person.ended("plan#1")
         assert person.project.journal()[0]["error_code"] == "PB-AGENT-NO-RECEIPT"
 
-    @pytest.mark.parametrize("status", ["killed", ""])
+    @pytest.mark.parametrize("status", ["killed", "failed", ""])
     def test_with_any_other_status_has_failed(self, at_work: Hooked, status: str) -> None:
         at_work.ran("plan#1", "speckit.plan")
         at_work.ended("plan#1", status=status, said="")
         entry = at_work.project.journal()[0]
         assert (entry["status"], entry["error_code"]) == ("failed", "PB-AGENT-FAILED")
+
+    def test_that_the_person_stopped_in_the_clients_list_says_so(self, at_work: Hooked) -> None:
+        summary = 'Agent "plan#1 /speckit.plan" was stopped by user'
+        at_work.ended("plan#1", status="killed", summary=summary, said="")
+        assert at_work.project.journal()[0]["error"].startswith(summary)
 
     def test_whose_call_fails_has_failed_unless_a_person_interrupted_it(
         self, person: Hooked
@@ -188,6 +206,17 @@ class TestAStep:
         assert person.stops().decision == "block"
         assert person.calls("Agent", prompt="plan#1").decision == "allow"
 
+    def test_that_the_client_never_launches_is_not_tried_for_ever(self, person: Hooked) -> None:
+        """An allowed agent that does not start is not progress."""
+        person.types("/playbook.run straight 013")
+        for _ in range(6):
+            person.calls("Agent", prompt="plan#1")
+            assert not person.bound.stalled
+            person.stops()
+        person.calls("Agent", prompt="plan#1")
+        person.stops()
+        assert person.bound.stalled
+
 
 class TestAMissedEnd:
     """The hook of an end, or its report, failed: the end is reported when the turn ends."""
@@ -222,10 +251,41 @@ class TestAMissedEnd:
         assert (entry["status"], entry["error_code"]) == ("failed", "PB-AGENT-FAILED")
         assert "no hook reported its end" in entry["error"]
 
+    def test_of_an_agent_that_waited_is_given_time_to_resume(self, at_work: Hooked) -> None:
+        """Between the end of its background work and its resuming the client lists neither."""
+        at_work("SubagentStop", agent_id="agent of plan#1", last_assistant_message="I wait")
+        at_work.ended("plan#1", note=WAITS)
+        for _ in range(3):
+            assert at_work.stops().decision == "block"
+            assert at_work.steps == ["plan#1 in_progress"]
+        at_work.stops()
+        assert "no hook reported its end" in at_work.project.journal()[0]["error"]
+
+    def test_is_not_forgotten_after_a_late_notice_that_its_agent_waited(
+        self, at_work: Hooked
+    ) -> None:
+        """It may end before the notification that it waited arrives."""
+        at_work("SubagentStop", agent_id="agent of plan#1", last_assistant_message="I wait")
+        self.finished(at_work)
+        at_work.ended("plan#1", note=WAITS)
+        at_work.stops()
+        assert at_work.steps == ["plan#1 done", "tasks#1 in_progress"]
+        assert at_work.project.journal()[0]["output"] == "planned"
+
+    def test_without_a_receipt_has_failed(self, at_work: Hooked) -> None:
+        at_work("SubagentStop", agent_id="agent of plan#1", last_assistant_message="planned")
+        at_work.project.write(PLAN, "x\n")
+        at_work.stops()
+        assert at_work.project.journal()[0]["error_code"] == "PB-AGENT-NO-RECEIPT"
+
     @pytest.mark.parametrize(
         "tasks",
-        [["nonsense", {"id": "b1", "type": "shell", "status": "running"}], None],
-        ids=["a command", "a client that does not say"],
+        [
+            ["nonsense", {"id": "b1", "type": "shell", "status": "running"}],
+            [{"id": "an agent of its own", "type": "subagent", "status": "running"}],
+            None,
+        ],
+        ids=["a command", "an agent", "a client that does not say"],
     )
     def test_is_waited_for_while_work_of_its_own_may_run(
         self, at_work: Hooked, tasks: list[object] | None
@@ -233,6 +293,17 @@ class TestAMissedEnd:
         self.finished(at_work)
         at_work("Stop", background_tasks=tasks)
         assert at_work.steps == ["plan#1 in_progress"]
+
+    def test_of_two_agents_reports_both(self, person: Hooked) -> None:
+        person.types("/playbook.run group 013")
+        for attempt in ("plan#1", "tasks#1", "qa-plan#1"):
+            person.launches(attempt)
+            person("SubagentStop", agent_id=f"agent of {attempt}", last_assistant_message="x")
+        reply = person.stops("agent of qa-plan#1")
+        assert reply is None, "one is still working, and nothing is due"
+        assert person("SessionStart", source="compact").snapshot is not None
+        returned = ["returned_at" in entry for entry in person.project.journal()]
+        assert returned == [True, True, False]
 
     def test_whose_notification_waits_in_the_queue_is_left_to_it(self, person: Hooked) -> None:
         """The client delists an agent before it delivers its notification: no step has failed,
@@ -285,6 +356,15 @@ class TestAMissedEnd:
         assert at_work.stops() is None
         assert at_work.steps == ["plan#1 in_progress"]
 
+    def test_is_not_read_from_a_notification_that_its_agent_waits(self, at_work: Hooked) -> None:
+        """Nor from another conversation's transcript, or one that cannot be read."""
+        at_work.queues(at_work.notice("plan#1", note=WAITS))
+        at_work.takes_from_queue()
+        at_work.transcript.write_text(at_work.transcript.read_text() + '{"type":"queue-operation"')
+        at_work.ended("plan#1", note=WAITS)
+        at_work.stops()
+        assert at_work.steps == ["plan#1 in_progress"]
+
     def test_whose_report_fails_is_reported_again(
         self, at_work: Hooked, mocker: MockerFixture
     ) -> None:
@@ -321,7 +401,7 @@ class TestATurn:
         person.says("by the way")
         assert person.bound.turn == "supervised"
 
-    @pytest.mark.parametrize("line", [" /playbook.status"])
+    @pytest.mark.parametrize("line", ["/playbook.status", "/playbook.list x", " /playbook.status"])
     def test_begun_by_a_question_of_ours_is_supervised(self, at_work: Hooked, line: str) -> None:
         at_work.says("hello")
         at_work.stops("agent of plan#1")
@@ -330,7 +410,7 @@ class TestATurn:
         at_work.says(line)
         assert at_work.bound.turn == "supervised"
 
-    @pytest.mark.parametrize("line", ["/speckit.plan", "/playbook.statusx"])
+    @pytest.mark.parametrize("line", ["/playbook.create x", "/speckit.plan", "/playbook.statusx"])
     def test_begun_by_any_other_command_is_the_persons(self, at_work: Hooked, line: str) -> None:
         at_work.says(line)
         assert at_work.bound.turn == "human"
@@ -341,7 +421,7 @@ class TestATurn:
         assert asked.bound.turn == "supervised"
         assert "resolution" not in asked.project.journal()[1]
 
-    @pytest.mark.parametrize("prompt", ["<div> is empty, mend it"])
+    @pytest.mark.parametrize("prompt", ["<div> is empty, mend it", "<b>\ncontinue", "<my-element>"])
     def test_is_begun_by_words_of_a_person_that_look_like_a_tag(
         self, asked: Hooked, prompt: str
     ) -> None:
@@ -354,6 +434,10 @@ class TestATurn:
         asked("Stop", background_tasks=[], session_crons=[{"prompt": "continue"}])
         assert asked.says("continue") is None
         assert "resolution" not in asked.project.journal()[1]
+
+    def test_of_a_notification_of_another_agent_needs_no_reply(self, at_work: Hooked) -> None:
+        assert at_work.ended("nobody's") is None
+        assert at_work.bound.turn == "supervised"
 
 
 class TestEscape:
@@ -371,6 +455,18 @@ class TestEscape:
         blocked = at_work.stops()
         assert blocked.snapshot is not None
         assert [member.id for member in running(blocked.snapshot)] == ["plan#2"]
+
+    def test_while_no_turn_runs_has_no_effect(self, at_work: Hooked) -> None:
+        at_work.presses_escape()
+        at_work.says("hello")
+        assert at_work.steps == ["plan#1 in_progress"]
+
+    def test_is_found_before_the_prompt_that_is_being_sent(self, at_work: Hooked) -> None:
+        at_work.says("/playbook.status")
+        at_work.presses_escape("[Request interrupted by user for tool use]")
+        at_work.writes("user", "hello")
+        at_work.says("hello")
+        assert at_work.steps == ["plan#1 failed"]
 
     def test_is_not_recognised_in_quoted_text(self, at_work: Hooked) -> None:
         at_work.says("/playbook.status")
@@ -417,6 +513,21 @@ class TestAnErrorOfTheApi:
         assert at_work.steps == ["plan#1 in_progress"]
 
 
+class TestAClearedConversation:
+    def test_leaves_the_next_prompt_to_the_person(self, at_work: Hooked) -> None:
+        at_work.says("/playbook.status")
+        at_work.client = "cleared"
+        assert at_work("SessionStart", source="clear").snapshot is not None
+        at_work.says("hello")
+        assert at_work.bound.turn == "human"
+
+    def test_that_was_compacted_in_mid_turn_continues_with_it(self, at_work: Hooked) -> None:
+        at_work.says("/playbook.status")
+        at_work("SessionStart", source="compact")
+        at_work.says("hello")
+        assert at_work.bound.turn == "supervised"
+
+
 class TestAGate:
     def test_is_asked_with_the_kernels_question_and_choices(self, asked: Hooked) -> None:
         reply = asked.calls("AskUserQuestion", questions=[{"question": "May I?"}])
@@ -444,7 +555,7 @@ class TestAGate:
         assert asked.calls("Write", file_path="x") is None
         assert "resolution" not in asked.project.journal()[1]
 
-    @pytest.mark.parametrize("answers", [{}, {"May I?": "continue"}])
+    @pytest.mark.parametrize("answers", [{}, None, "continue", {"May I?": "continue"}])
     def test_is_not_answered_by_an_empty_dialog(self, asked: Hooked, answers: object) -> None:
         asked.calls("AskUserQuestion")
         said = answer(asked, "") | {"tool_response": {"answers": answers}}
@@ -456,7 +567,14 @@ class TestAGate:
         for _ in range(5):
             asked.calls("AskUserQuestion")
             asked("PostToolUse", **answer(asked, ""))
-        assert asked.calls("AskUserQuestion").decision == "deny"
+        replies = [asked.calls("AskUserQuestion") for _ in range(20)]
+        assert {reply.decision for reply in replies if reply} == {"deny"}
+        assert any(reply.end for reply in replies if reply)
+
+    def test_calls_the_person_as_soon_as_it_opens(self, person: Hooked) -> None:
+        """Before the model has shown the dialog, which it may never do."""
+        person.types("/playbook.run two 013")
+        assert "/speckit.tasks" in person.does("plan#1", "speckit.plan", PLAN).ring
 
     def test_is_not_answered_by_a_dialog_that_was_not_its_own(self, asked: Hooked) -> None:
         """A human turn may have any other dialog."""
@@ -466,16 +584,17 @@ class TestAGate:
         assert asked("PostToolUse", **answer(asked, "continue")) is None
         assert "resolution" not in asked.project.journal()[1]
 
-    @pytest.mark.parametrize("before", ["talk in the dialog", "Esc and talk"])
+    @pytest.mark.parametrize("before", ["talk in the dialog", "Esc and talk", "Esc", "talk"])
     @pytest.mark.parametrize("own", ["its question", "its choices"])
     def test_is_answered_in_every_dialog_that_looks_like_its_own(
         self, asked: Hooked, before: str, own: str
     ) -> None:
         """Also where the model asks again in the person's own turn."""
-        asked.calls("AskUserQuestion")
+        if before != "talk":
+            asked.calls("AskUserQuestion")
         if before == "talk in the dialog":
             asked("PostToolUse", **answer(asked, "looks right, go ahead"))
-        else:
+        elif before != "Esc":
             asked.says("looks right, what do you think?")
         choices = [{"label": "Yes, continue"}, {"label": "Skip it"}, {"label": "Later"}]
         again: dict[str, Any] = {"question": "Shall we?", "options": choices}
@@ -487,6 +606,14 @@ class TestAGate:
         assert asked.project.journal()[1]["human_response"] == "continue"
         assert asked.bound.turn == "supervised"
 
+    def test_is_answered_though_a_notification_comes_while_its_dialog_is_open(
+        self, asked: Hooked
+    ) -> None:
+        asked.calls("AskUserQuestion")
+        asked.ended("nobody's")
+        asked("PostToolUse", **answer(asked, "continue"))
+        assert asked.project.journal()[1]["human_response"] == "continue"
+
     def test_put_twice_is_answered_once_and_the_second_dialog_says_so(self, asked: Hooked) -> None:
         for use in ("first", "second"):
             asked("PreToolUse", tool_name="AskUserQuestion", tool_input={}, tool_use_id=use)
@@ -494,6 +621,13 @@ class TestAGate:
         asked("PostToolUse", **chosen | {"tool_use_id": "second"})
         assert "does not count" in asked("PostToolUse", **chosen | {"tool_use_id": "first"}).shown
         assert asked.project.journal()[1]["human_response"] == "skip"
+
+    def test_that_a_dialog_left_open_by_escape_never_answers_is_forgotten(
+        self, asked: Hooked
+    ) -> None:
+        for number in range(30):
+            asked("PreToolUse", tool_name="AskUserQuestion", tool_use_id=f"use {number}")
+        assert len(asked.bound.dialogs) <= 20
 
     def test_that_was_answered_elsewhere_says_so_in_the_dialog(self, asked: Hooked) -> None:
         """The client shows the choice as if it had counted."""
@@ -515,18 +649,42 @@ class TestAGate:
             assert asked.says(words) is None
         assert "resolution" not in asked.project.journal()[1]
 
-    @pytest.mark.parametrize("words", ["continue", "looks fine, continue"])
+    @pytest.mark.parametrize("words", ["continue", "Yes, please.", "looks fine, continue"])
     def test_is_answered_by_typing(self, asked: Hooked, words: str) -> None:
         assert isinstance(asked.says(words).snapshot.directive, Run)
         assert asked.project.journal()[1]["human_response"] == words
         assert asked.bound.turn == "supervised"
+
+    def test_is_not_answered_in_a_conversation_that_does_not_own_the_session(
+        self, asked: Hooked
+    ) -> None:
+        for owner in ({"client": "another"}, {"pid": 1}):
+            bound = asked.bound
+            before = {name: getattr(bound, name) for name in owner}
+            for name, value in owner.items():
+                setattr(bound, name, value)
+            binding.save(asked.private, bound)
+            assert asked.says("continue") is None
+            for name, value in before.items():
+                setattr(bound, name, value)
+            binding.save(asked.private, bound)
+        assert "resolution" not in asked.project.journal()[1]
 
     def test_answered_with_abort_ends_the_session(self, asked: Hooked) -> None:
         assert isinstance(asked.says("abort").snapshot.directive, Finish)
         ended = asked.stops()
         assert (ended.ring, ended.shown) == ("two: aborted", "two: aborted (1/2 steps)")
 
-    @pytest.mark.parametrize("words", ["shall I continue?", "don't continue", "retry"])
+    @pytest.mark.parametrize(
+        "words",
+        [
+            "shall I continue?",
+            "please tell me all about it before I say continue",
+            "don't continue",
+            "retry",
+            "",
+        ],
+    )
     def test_stays_open_while_the_person_talks(self, asked: Hooked, words: str) -> None:
         assert asked.says(words) is None
         assert asked.bound.turn == "human"
@@ -617,3 +775,15 @@ class TestAGateOfAnAbortedSession:
         aborted.stops()
         assert not binding.bound(checkout.find(aborted.project.root))
         assert aborted.says("continue") is None
+
+    def test_leaves_nothing_bound_once_its_client_has_gone(self, aborted: Hooked) -> None:
+        here = checkout.find(aborted.project.root)
+        later = Hooked(aborted.project, "later")
+        later.environment["CLAUDE_PID"] = "1"
+        assert later("SessionStart", source="startup") is None
+        assert binding.bound(here)
+        bound = aborted.bound
+        bound.born = "long ago"
+        binding.save(aborted.private, bound)
+        assert later("SessionStart", source="startup") is None
+        assert not binding.bound(here)

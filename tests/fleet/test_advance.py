@@ -358,3 +358,18 @@ def test_versions_are_compared_by_their_numbers() -> None:
     assert not is_newer("1.9.0", "1.10.0")
     assert not is_newer("nonsense", "1.0.0")
     assert not is_newer("", "0.1.0")
+
+
+def test_a_policy_decides_whose_answer_counts(fleet: Fleet) -> None:
+    policy = "- match: {step: tasks}\n  answered_by: [grace@example.org]\n"
+    fleet.project.write(".playbooks/policies/who.yaml", policy)
+    fleet.project.commit("Let Grace decide")
+    fleet.project.git("push", "-q")
+    session = fleet.submit()
+    fleet.advance(session)
+    fleet.answer(session, "continue")
+    row = fleet.advance(session)
+    assert row.state is State.WAITING
+    assert "grace@example.org" in row.said
+    fleet.answer(session, "continue", by="Grace <grace@example.org>")
+    assert fleet.advance(session).state is State.COMPLETED

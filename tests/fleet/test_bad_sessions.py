@@ -138,3 +138,23 @@ def assert_nothing_twice(site: Site) -> None:
 
 def logs(workers: list[Machine]) -> str:
     return "\n".join(machine.log.read_text() for machine in workers)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_a_remote_that_refuses_holds_no_slot(tmp_path: Path) -> None:
+    with Site(tmp_path / "site", None, lease=4.0, slots=1) as site:
+        worker = site.machine("m1", work=2)
+        assert worker.playbook("fleet", "migrate").code == 0
+        refused = submitted(worker, site.remote("full"))
+        worker.start()
+        assert in_time(lambda: ledger.at_work(site.ledger) != set(), PATIENCE), worker.said()
+        site.refuse("full", WORDS)
+        healthy = submitted(worker, site.remote("r1"))
+        assert in_time(lambda: waits(worker, healthy), PATIENCE), worker.said()
+        assert in_time(lambda: stuck(site, refused), PATIENCE), worker.said()
+        assert_refused(worker, refused)
+        site.accept("full")
+        assert worker.playbook("fleet", "retry", "--stuck").code == 0
+        assert in_time(lambda: waits(worker, refused), PATIENCE), worker.said()
+        assert_nothing_twice(site)

@@ -34,6 +34,17 @@ def cut(begin: float, last: float, directive: str = "plan#1", **given: str) -> l
 
 
 class TestTheLedger:
+    def test_says_who_worked_from_when_to_when(self) -> None:
+        (found,) = ledger.attempts(worked(10.0, 12.5))
+        assert (found.session, found.step, found.machine) == (ONE, "plan", "m1")
+        assert (found.began, found.last, found.ended) == (10.0, 12.5, True)
+
+    def test_is_refused_if_no_step_can_have_written_it(self) -> None:
+        with pytest.raises(ValueError, match="has begun"):
+            ledger.attempts([line("end", 10.0)])
+        with pytest.raises(ValueError, match="twice"):
+            ledger.attempts([line("begin", 10.0), line("begin", 11.0)])
+
     def test_is_what_the_program_of_the_steps_writes(self, tmp_path: Path) -> None:
         program, file = tmp_path / "step", tmp_path / "ledger"
         program.write_text(ledger.STEP)
@@ -66,6 +77,12 @@ class TestTwoAgentsAtOnce:
         assert "m1" in str(overlap)
         assert "m2" in str(overlap)
 
+    def test_are_found_by_one_sign_of_life_after_a_thaw(self) -> None:
+        late = line("alive", 30.0)
+        successor = worked(25.0, 40.0, "plan#2", pid="8", machine="m2")
+        (overlap,) = ledger.overlaps(ledger.attempts([*cut(10.0, 14.0), *successor, late]))
+        assert (overlap.start, overlap.seconds) == (30.0, 0.0)
+
     def test_do_not_include_one_that_is_frozen(self) -> None:
         late = line("alive", 30.0)
         successor = worked(20.0, 25.0, "plan#2", pid="8", machine="m2")
@@ -73,11 +90,23 @@ class TestTwoAgentsAtOnce:
         assert found[0].periods == [(10.0, 14.0), (30.0, 30.0)]
         assert ledger.overlaps(found) == []
 
+    def test_may_be_of_two_sessions(self) -> None:
+        lines = [*worked(10.0, 14.0), *worked(12.0, 16.0, session=OTHER, pid="8")]
+        assert ledger.overlaps(ledger.attempts(lines)) == []
+
+    def test_may_follow_each_other(self) -> None:
+        lines = [*worked(10.0, 14.0), *worked(14.0, 16.0, "tasks#1", pid="8")]
+        assert ledger.overlaps(ledger.attempts(lines)) == []
+
 
 class TestAnAttempt:
     def test_whose_id_two_processes_were_given_is_found(self) -> None:
         found = ledger.attempts([*cut(10.0, 11.0), *worked(20.0, 21.0, pid="8", machine="m2")])
         assert len(ledger.repeated(found)) == 1
+
+    def test_that_begins_although_the_step_was_done_is_found(self) -> None:
+        found = ledger.attempts([*worked(10.0, 11.0), *worked(12.0, 13.0, "plan#2", pid="8")])
+        assert len(ledger.begun_after(found, {ONE: ["plan#1"]})) == 1
 
     def test_that_an_overtaken_worker_begins_late_is_found(self) -> None:
         found = ledger.attempts([*worked(10.0, 11.0, "plan#2"), *cut(12.0, 13.0, pid="8")])
@@ -94,6 +123,17 @@ class TestAnAttempt:
         found = ledger.attempts(cut(10.0, 11.0))
         assert len(ledger.not_worked(found, {ONE: ["plan#1"]})) == 1
         assert ledger.not_worked(ledger.attempts(worked(10.0, 11.0)), {ONE: ["plan#1"]}) == []
+
+
+def test_the_most_at_once_is_counted_for_each_key() -> None:
+    lines = [
+        *worked(10.0, 14.0),
+        *worked(12.0, 16.0, session=OTHER, pid="8"),
+        *worked(14.0, 15.0, "tasks#1", pid="9"),
+    ]
+    found = ledger.attempts(lines)
+    assert ledger.most_at_once(found, lambda each: each.session) == {ONE: 1, OTHER: 1}
+    assert ledger.most_at_once(found, lambda _: "all") == {"all": 2}
 
 
 # ── lines of commits ────────────────────────────────────────────────────────────────────────
@@ -169,3 +209,10 @@ def test_a_session_that_is_lost_or_has_not_ended_is_found() -> None:
 def test_a_branch_that_does_not_say_how_its_session_ended_is_found() -> None:
     assert len(chains.unpublished(replace(RIGHT, published=None))) == 1
     assert len(chains.unpublished(replace(RIGHT, published=SNAPSHOT))) == 1
+
+
+def test_a_session_that_was_aborted_before_its_branch_knew_it_is_not_missed_there() -> None:
+    aborted = chain(*RIGHT.links[:-1], replace(END, status="aborted"), published=None)
+    assert chains.unpublished(aborted) == []
+    known = replace(SNAPSHOT, status="in_progress")
+    assert len(chains.unpublished(replace(aborted, published=known))) == 1

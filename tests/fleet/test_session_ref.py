@@ -703,3 +703,42 @@ def test_a_mirror_that_was_not_finished_is_made_again(submitted: Site) -> None:
     write(submitted.folder, "there.git.partly-0123/HEAD", "")
     assert submitted.mirror("there").tip(ID).session == ID
     assert not list(submitted.folder.glob("*partly*"))
+
+
+def test_the_default_branch_is_never_pushed(submitted: Site) -> None:
+    tip, clone = submitted.claimed("there")
+    before = submitted.at("refs/heads/main")
+    git(clone.path, "switch", "-q", "main")
+    git(clone.path, "commit", "-q", "--allow-empty", "-m", "on main")
+    tip = clone.snapshot(tip, branch=True)
+    assert submitted.at("refs/heads/main") == before
+    assert (tip.branch, submitted.chain()[0]) == ("main", tip.commit)
+
+
+def test_no_program_that_an_agent_names_in_its_clone_runs(submitted: Site) -> None:
+    tip, clone = submitted.claimed("there")
+    git(clone.path, "commit", "-q", "--allow-empty", "-m", "work")
+    trap = write(clone.path, ".git/trap", f"#!/bin/sh\ntouch {submitted.folder}/ran\ncat\n")
+    trap.chmod(0o755)
+    for name in ("core.fsmonitor", "filter.x.clean", "core.sshCommand", "core.gitProxy"):
+        git(clone.path, "config", name, str(trap))
+    git(clone.path, "config", "remote.origin.pushurl", "ext::touch ran")
+    git(clone.path, "config", f"url.ext::{trap} .insteadOf", submitted.url)
+    git(clone.path, "config", "uploadpack.packObjectsHook", str(trap))
+    write(clone.path, ".git/info/attributes", "* filter=x\n")
+    for hook in ("pre-push", "reference-transaction", "post-index-change", "pre-commit"):
+        write(clone.path, f".git/hooks/{hook}", trap.read_text()).chmod(0o755)
+    write(clone.path, "work.txt", "done")
+    clone.snapshot(tip)
+    assert not (submitted.folder / "ran").exists()
+
+
+def test_by_fast_forward_alone_the_wrong_worker_would_be_accepted(submitted: Site) -> None:
+    """The control of the test before: two workers continue from one snapshot, without claims."""
+    before = submitted.mirror("slow").tip(ID)
+    slow = submitted.mirror("slow").checkout(before, submitted.path())
+    quick = submitted.mirror("quick")
+    rightful = quick.checkout(quick.tip(ID), submitted.path())
+    write(rightful.path, "work.txt", "of the rightful one")
+    slow.snapshot(before)  # it thaws before its successor has pushed
+    refused("PB-FLEET-OVERTAKEN", lambda: rightful.snapshot(before))

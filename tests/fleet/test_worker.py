@@ -244,3 +244,12 @@ def test_a_worker_isolates_its_sessions_if_it_is_told_to(fleet: Fleet) -> None:
     done = fleet.project.process("fleet", "worker", "--drain", "--isolation", "required")
     assert fleet.row(session).state == "waiting", done.err
     assert "isolation: bwrap" in fleet.journal(session)
+
+
+def test_a_worker_serves_only_its_pools(fleet: Fleet) -> None:
+    session = fleet.submit()
+    done = fleet.project.process("fleet", "worker", "--drain", "--pools", "nightly")
+    assert (done.code, fleet.row(session).state) == (0, "queued")
+    done = fleet.project.process("fleet", "worker", "--drain", "--pools", "--upload-pack=x")
+    assert done.code == 1
+    assert "is no name of a pool" in done.err

@@ -563,3 +563,12 @@ def test_what_the_inbox_resumes_imports_no_module_of_the_checkout(
         assert reply.headers["Location"].endswith("after=resumed")
         assert eventually(lambda: users.manifest()["status"] == "completed")
     assert not (users.root / "imported").exists()
+
+
+def test_a_revoked_person_has_no_link_and_no_browser(users: Project) -> None:
+    used, unused = register.invite(ADA, now()), register.invite(ADA, now())
+    with serving(users) as served, served.client() as ada:
+        assert served.enter(ada, used).status_code == 303
+        assert users.playbook("inbox", "revoke", "ADA@example.org").code == 0
+        assert ada.get("/").status_code == 401
+        assert served.enter(ada, unused).status_code == 403

@@ -24,29 +24,45 @@ SEPARATORS = (", ", "; ", ": ", ". ", "! ", ",", ":", " - ", " – ", " — ", "
 
 
 @pytest.mark.parametrize("word", ALL)
-def test_each_of_the_five_words_is_an_answer_by_itself(word: Resolution) -> None:
-    for form in ("{}", " {} ", "{}.", "{}!", '"{}"', "`{}`", "**{}**", "“{}”"):
-        for said in (form.format(word), form.format(word).upper(), form.format(word).title()):
-            assert read_answer(said, ALL) == ParsedAnswer(word)
+@pytest.mark.parametrize("form", ["{}", " {} ", "{}.", "{}!", '"{}"', "`{}`", "**{}**", "“{}”"])
+def test_each_of_the_five_words_is_an_answer_by_itself(word: Resolution, form: str) -> None:
+    for said in (form.format(word), form.format(word).upper(), form.format(word).title()):
+        assert read_answer(said, ALL) == ParsedAnswer(word)
 
 
+@pytest.mark.parametrize("word", ALL)
 @pytest.mark.parametrize("separator", SEPARATORS)
-def test_a_word_counts_as_the_first_or_the_last_clause(separator: str) -> None:
-    for word in ALL:
-        assert read_answer(f"{word}{separator}test mended", ALL) == ParsedAnswer(word)
-        assert read_answer(f"fixed test{separator}{word}.", ALL) == ParsedAnswer(word)
+def test_a_word_counts_as_the_first_or_the_last_clause(word: Resolution, separator: str) -> None:
+    assert read_answer(f"{word}{separator}test mended", ALL) == ParsedAnswer(word)
+    assert read_answer(f"fixed test{separator}{word}", ALL) == ParsedAnswer(word)
+    assert read_answer(f"fixed test{separator}{word}.", ALL) == ParsedAnswer(word)
 
 
+@pytest.mark.parametrize("word", ALL)
 @pytest.mark.parametrize(
     "form", ["don't {}", "{} asking", "I would {} now", "{}?", "why not {}?", "a, {}, b", "-{}-x"]
 )
-def test_a_word_inside_a_clause_or_a_question_is_not_an_answer(form: str) -> None:
-    assert all(read_answer(form.format(word), ALL) == ParsedAnswer() for word in ALL)
+def test_a_word_inside_a_clause_or_a_question_is_not_an_answer(word: Resolution, form: str) -> None:
+    assert read_answer(form.format(word), ALL) == ParsedAnswer()
 
 
-@pytest.mark.parametrize("said", ["continue, abort", "skip and retry", "don't continue: abort"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "continue or abort",
+        "continue, abort",
+        "skip and retry",
+        "don't continue: abort",
+        "continue, but abort if it fails again",
+        "skip the tests and continue",
+    ],
+)
 def test_two_different_words_are_not_an_answer(said: str) -> None:
     assert read_answer(said, ALL) == ParsedAnswer()
+
+
+def test_the_same_word_twice_is_one_answer() -> None:
+    assert read_answer("continue, please continue", ALL) == ParsedAnswer(Resolution.CONTINUE)
 
 
 @pytest.mark.parametrize(("synonym", "meant"), SYNONYMS.items())
@@ -55,6 +71,21 @@ def test_a_synonym_counts_as_the_whole_message_only(synonym: str, meant: Resolut
         assert read_answer(form.format(synonym).capitalize(), ALL) == ParsedAnswer(meant)
     for form in ("{} asking me", "fixed test, {}", "{}, test mended", "not {}", "{}?"):
         assert read_answer(form.format(synonym), ALL) == ParsedAnswer()
+
+
+def test_every_documented_synonym_is_known() -> None:
+    by_resolution = {
+        Resolution.CONTINUE: "yes y ok go proceed approve okay yep approved lgtm go-ahead",
+        Resolution.RETRY: "again rerun",
+        Resolution.ACCEPT: "waive override",
+        Resolution.ABORT: "cancel stop quit",
+    }
+    expected = {
+        word.replace("-", " "): resolution
+        for resolution, words in by_resolution.items()
+        for word in words.split()
+    }
+    assert expected == SYNONYMS
 
 
 @pytest.mark.parametrize("word", ALL)
@@ -76,6 +107,11 @@ def test_no_asks_back_with_what_the_gate_offers() -> None:
     assert read_answer("no", after_failure) == ParsedAnswer(
         question="Abort the run, or one of these: continue, retry, accept?"
     )
+
+
+@pytest.mark.parametrize("said", ["no way", "not sure, no", "no, not yet"])
+def test_no_in_a_longer_message_is_not_an_answer(said: str) -> None:
+    assert read_answer(said, ALL) == ParsedAnswer()
 
 
 @pytest.mark.parametrize("said", ["", " ", "\n", "...", "please", "thanks!", "-", "and", "\x00"])
@@ -150,6 +186,13 @@ def test_a_megabyte_of_hostile_text_is_read_in_one_pass(hostile: str) -> None:
 )
 def test_a_permission_is_allowed_denied_or_aborted(said: str, meant: Resolution) -> None:
     assert read_answer(said, PERMISSION) == ParsedAnswer(meant)
+
+
+@pytest.mark.parametrize(
+    "said", ["", "  ", "do not allow", "allow or deny", "retry", "we allow it", "now", "?"]
+)
+def test_what_is_not_clearly_a_permission_is_none(said: str) -> None:
+    assert read_answer(said, PERMISSION) == ParsedAnswer()
 
 
 @pytest.mark.parametrize("said", ["2", "PostgreSQL", "1\n3", "no", "continue", "abort the old one"])

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kernel.world import AGENT_FAILED, Scene, book, held, missing, step, without_output
+from playbook_supervisor.kernel.directives import Cancellation
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.gates import question
 from playbook_supervisor.kernel.model import Step
@@ -133,6 +134,42 @@ def test_a_checkpoint_can_say_what_the_person_is_to_do_and_see_that_it_is_done()
     assert scene.ended is SessionStatus.COMPLETED
 
 
+def test_a_retried_checkpoint_is_not_asked_twice() -> None:
+    scene = Scene(book(step("sign", command="checkpoint", pre=(), policy=ErrorPolicy.GATE)))
+    scene.checked()
+    scene.says("continue")
+    scene.checked()
+    scene.checked(sign=missing("plan_exists"))
+    scene.says("retry")
+    scene.checked()
+    assert scene.check.place is Place.AFTER
+    assert scene.check.members[0].id == "sign#2"
+
+
+def test_a_checkpoint_in_a_group_waits_with_the_others() -> None:
+    scene = Scene(
+        book(step("look", command="checkpoint", group="g"), step("b", group="g", approval=True))
+    )
+    scene.checked()
+    scene.says("continue")
+    scene.says("continue")
+    changes = {event.entry.step_id: event.change for event in scene.checked()}
+    assert changes == {"look": Change.RETURNED, "b": Change.LAUNCHED}
+    assert scene.running == ("b#1",)
+    scene.returned()
+    assert [member.id for member in scene.check.members] == ["look#1", "b#1"]
+
+
+def test_a_gate_beside_a_passed_checkpoint_starts_nothing() -> None:
+    sign = step("look", command="checkpoint", group="g")
+    scene = Scene(book(sign, step("b", group="g", policy=ErrorPolicy.GATE)))
+    scene.checked()
+    scene.says("continue")
+    scene.checked(b=missing("spec_exists"))
+    assert scene.gate.member.id == "b#1"
+    assert scene.entry("look#1").returned_at is None
+
+
 def test_the_last_checkpoint_answers_for_the_outputs_of_the_playbook() -> None:
     scene = Scene(book(step("look", command="checkpoint", last=True)))
     scene.checked()
@@ -179,6 +216,23 @@ def test_a_step_can_be_sent_back_at_its_checkpoint() -> None:
     assert scene.gate.id == "plan#3?1"
 
 
+def test_a_failing_step_asks_about_its_failure_and_then_at_its_checkpoint() -> None:
+    scene = Scene(book(step("plan", checkpoint=True, policy=ErrorPolicy.GATE)))
+    scene.worked()
+    scene.checked(plan=missing("plan_exists"))
+    assert asked(scene)[0] is GateReason.POSTCONDITION_FAIL
+    scene.says("continue")
+    scene.checked()
+    assert asked(scene)[0] is GateReason.CHECKPOINT
+
+
+def test_what_fails_after_a_checkpoint_asks_again() -> None:
+    scene = looked_at()
+    scene.says("continue")
+    scene.checked(plan=missing("plan_exists"))
+    assert asked(scene)[0] is GateReason.POSTCONDITION_FAIL
+
+
 def aborted(scene: Scene) -> Entry:
     assert scene.ended is SessionStatus.ABORTED
     return scene.entry("plan#1")
@@ -190,6 +244,12 @@ def test_an_abort_at_a_checkpoint_says_so() -> None:
     entry = aborted(scene)
     assert (entry.status, entry.error_code) == (EntryStatus.FAILED, "PB-STATE-ABORTED")
     assert entry.error == "aborted at its checkpoint"
+
+
+def test_an_abort_of_the_session_at_a_checkpoint_is_its_answer() -> None:
+    scene = looked_at()
+    scene.cancelled(Cancellation.ABORT)
+    assert aborted(scene).resolution is ABORT
 
 
 # ── questions ─────────────────────────────────────────────────────────────────────────────

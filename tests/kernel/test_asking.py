@@ -8,9 +8,10 @@ import pytest
 
 from kernel.world import AGENT_FAILED, CALL, QUESTION, Scene, book, step
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.kernel.directives import Ask, Asked, Run
+from playbook_supervisor.kernel.directives import Ask, Asked, Cancellation, Outcome, Returned, Run
 from playbook_supervisor.kernel.gates import question
 from playbook_supervisor.kernel.machine import replay
+from playbook_supervisor.kernel.state import ABORTED
 from playbook_supervisor.kernel.tools import always_allowed
 from playbook_supervisor.kernel.vocabulary import (
     Decision,
@@ -138,3 +139,31 @@ def test_the_others_of_a_group_go_on_and_are_judged_when_the_answer_is_there() -
     scene.returned("a#1", error=AGENT_FAILED)
     scene.checked()
     assert scene.ended is SessionStatus.FAILED
+
+
+def test_two_of_a_group_ask_one_after_the_other() -> None:
+    scene = Scene(book(*GROUP))
+    scene.checked()
+    scene.asks("b#1")
+    scene.sees(Asked(scene.tick(), "a#1", GateReason.QUESTION, QUESTION))
+    assert scene.gate.id == "a#1?1"
+    scene.says("answer", "1")
+    assert scene.gate.id == "b#1?1"
+
+
+def test_an_attempt_that_waits_neither_returns_nor_is_interrupted() -> None:
+    scene = asking()
+    for report in (Returned(scene.tick(), "a#1", Outcome()),):
+        with pytest.raises(StateError, match="the gate a#1"):
+            scene.sees(report)
+    assert scene.cancelled(Cancellation.INTERRUPT) == ()
+    assert scene.gate.id == "a#1?1"
+
+
+def test_an_abort_at_the_gate_ends_the_session_and_closes_the_gate() -> None:
+    scene = asking()
+    scene.cancelled(Cancellation.ABORT, "enough")
+    assert scene.ended is SessionStatus.ABORTED
+    assert scene.last.gates[0].resolution is Resolution.ABORT
+    assert (scene.last.status, scene.last.error_code) == (EntryStatus.FAILED, ABORTED)
+    assert scene.last.error == "aborted while it waited for an answer"

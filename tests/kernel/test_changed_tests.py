@@ -112,6 +112,15 @@ def test_a_declared_trigger_comes_before_changed_tests(finding: Finding) -> None
     assert undeclared.gate.reason is GateReason.WITNESSES
 
 
+def test_changed_tests_of_an_item_of_a_loop_are_asked_about() -> None:
+    scene = Scene(book(step(for_each=Loop("$x", "y", 2))))
+    scene.lists(2)
+    scene.returned()
+    scene.checked(**{"a[1]": CHANGED})
+    assert scene.gate.id == "a[1]#1?1"
+    assert asked(scene) == (GateReason.WITNESSES, Place.AFTER)
+
+
 def test_an_accepted_change_is_checked_again_and_waives_nothing() -> None:
     scene = judged()
     scene.says("accept", "the old test was wrong, accept")
@@ -135,6 +144,43 @@ def test_tests_that_change_again_after_an_accept_are_asked_about_again() -> None
     assert said_by(scene).startswith("Still to be decided: a has changed tests, or ")
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("word", ["accept", "continue"])
+def test_what_fails_when_changed_tests_are_checked_again_is_asked_about(
+    word: str, policy: ErrorPolicy
+) -> None:
+    scene = judged(policy=policy)
+    scene.says(word)
+    scene.checked(a=missing("plan_exists"))
+    assert asked(scene) == (GateReason.POSTCONDITION_FAIL, Place.AFTER)
+
+
+def test_a_checkpoint_is_asked_after_changed_tests_were_accepted() -> None:
+    scene = Scene(book(step(checkpoint=True)))
+    scene.worked()
+    scene.checked(a=CHANGED)
+    scene.says("accept")
+    scene.checked()
+    assert asked(scene) == (GateReason.CHECKPOINT, Place.AFTER)
+
+
+def test_a_step_that_is_sent_back_for_its_tests_uses_up_no_retry() -> None:
+    scene = judged(policy=ErrorPolicy.RETRY_ONCE)
+    scene.says("retry", "keep the old test, retry")
+    scene.worked()
+    scene.checked(a=missing("plan_exists"))
+    scene.worked()
+    scene.checked()
+    assert [entry.id for entry in scene.journal] == ["a#1", "a#2", "a#3"]
+    assert scene.last.status is EntryStatus.DONE
+
+
+def test_an_abort_for_changed_tests_ends_the_session() -> None:
+    scene = judged(policy=ErrorPolicy.IGNORE)
+    scene.says("abort")
+    assert (scene.ended, scene.last.status) == (SessionStatus.ABORTED, EntryStatus.FAILED)
+
+
 # ── rounds ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -144,6 +190,11 @@ def in_rounds(*reports: Report) -> Scene:
         scene.worked()
         scene.checked(a=report)
     return scene
+
+
+def test_changed_tests_do_not_prevent_another_round() -> None:
+    scene = in_rounds(together(CHANGED, not_yet("tasks_done")))
+    assert (scene.last.error_code, scene.check.id) == ("PB-COND-UNTIL", "before:a#2.0")
 
 
 def test_changed_tests_are_asked_about_once_a_round_has_done_the_rest() -> None:
@@ -197,6 +248,25 @@ def test_changed_tests_before_a_step_are_checked_again_and_not_waived(word: str)
     scene.checked()
     assert scene.running == ("a#1",)
     assert scene.last.waived == ()
+
+
+def test_a_step_is_skipped_for_changed_tests() -> None:
+    scene = before()
+    scene.says("skip")
+    assert (scene.ended, scene.last.status) == (SessionStatus.COMPLETED, EntryStatus.SKIPPED)
+
+
+def test_beside_another_precondition_changed_tests_fail_as_any() -> None:
+    scene = before(together(CHANGED_BEFORE, missing("plan_exists")))
+    assert (scene.ended, scene.last.error_code) == (SessionStatus.FAILED, "PB-COND-PRECONDITION")
+    assert scene.last.error.startswith("spec_exists: ")
+
+
+def test_a_precondition_that_fails_after_an_answer_about_tests_is_asked_about() -> None:
+    scene = before()
+    scene.says("accept")
+    scene.checked(a=missing("spec_exists"))
+    assert asked(scene) == (GateReason.PRECONDITION_FAIL, Place.BEFORE)
 
 
 def test_a_loop_without_its_list_fails_and_does_not_ask_about_tests() -> None:

@@ -101,6 +101,14 @@ def test_skip_before_a_step_keeps_the_decision_of_its_gate() -> None:
     assert steps_done(scene.state) == 1
 
 
+def test_abort_before_a_step_leaves_it_skipped_and_the_session_aborted() -> None:
+    scene = always()
+    scene.says("abort")
+    assert (scene.last.status, scene.last.resolution) == (EntryStatus.SKIPPED, Resolution.ABORT)
+    assert scene.ended is SessionStatus.ABORTED
+    assert steps_done(scene.state) == 0
+
+
 def test_preconditions_come_before_the_gate_of_gate_always() -> None:
     scene = Scene(book(step(autonomy=Autonomy.GATE_ALWAYS, policy=ErrorPolicy.GATE)))
     scene.checked(a=missing("spec_exists"))
@@ -161,6 +169,17 @@ def test_a_waived_condition_with_new_evidence_opens_a_gate_again() -> None:
     scene.says("accept")
     scene.checked(tasks=missing("spec_exists", as_waived=False))
     assert (scene.gate.id, scene.gate.reason) == ("tasks#1?2", GateReason.PRECONDITION_FAIL)
+
+
+@pytest.mark.parametrize(
+    ("word", "ended"), [("skip", SessionStatus.COMPLETED), ("abort", SessionStatus.ABORTED)]
+)
+def test_skip_and_abort_at_a_precondition_gate(word: str, ended: SessionStatus) -> None:
+    scene = blocked()
+    scene.says(word)
+    assert (scene.last.status, scene.last.decision) == (EntryStatus.SKIPPED, Decision.GATE)
+    assert scene.last.resolution == word
+    assert scene.ended is ended
 
 
 # ── after a failure ───────────────────────────────────────────────────────────────────────
@@ -239,6 +258,18 @@ def test_an_undeclared_failure_opens_a_gate_under_the_policy_gate() -> None:
     assert by_agent.last.failing == ("plan_exists", "subagent_error")
 
 
+@pytest.mark.parametrize(
+    "reason", [GateReason.SUBAGENT_ERROR, GateReason.VERDICT_FAIL, GateReason.POSTCONDITION_FAIL]
+)
+def test_after_a_failure_there_are_four_choices(reason: GateReason) -> None:
+    assert CHOICES[reason, Place.AFTER] == (
+        Resolution.CONTINUE,
+        Resolution.RETRY,
+        Resolution.ACCEPT,
+        Resolution.ABORT,
+    )
+
+
 def test_continue_after_a_failure_checks_again_and_ignores_the_old_error() -> None:
     """Conditions and reports only. The entry still shows the old error."""
     scene = failed(policy=ErrorPolicy.GATE, error=AGENT_FAILED)
@@ -278,6 +309,15 @@ def test_retry_leaves_the_attempt_failed_and_begins_the_next() -> None:
     assert (second.status, second.decision, second.gates) == (EntryStatus.DONE, Decision.AUTO, ())
 
 
+def test_a_human_can_retry_any_number_of_times() -> None:
+    scene = failed(Trigger.POSTCONDITION_FAIL)
+    for number in range(2, 6):
+        scene.says("retry")
+        scene.worked()
+        scene.checked(a=missing("plan_exists"))
+        assert scene.gate.id == f"a#{number}?1"
+
+
 def test_accept_after_a_failure_waives_everything_that_failed() -> None:
     scene = failed(*Trigger, error=AGENT_FAILED, report=ALL_FAIL)
     failing = scene.last.failing
@@ -286,6 +326,14 @@ def test_accept_after_a_failure_waives_everything_that_failed() -> None:
     assert (entry.status, entry.waived, entry.failing) == (EntryStatus.DONE, failing, ())
     assert entry.error_code == "PB-AGENT-FAILED"
     assert scene.check.id == "before:b#1.0"
+
+
+def test_abort_after_a_failure_leaves_the_entry_failed() -> None:
+    scene = failed(Trigger.POSTCONDITION_FAIL)
+    scene.says("abort")
+    assert (scene.last.status, scene.last.resolution) == (EntryStatus.FAILED, Resolution.ABORT)
+    assert scene.last.decision is Decision.ESCALATED
+    assert scene.ended is SessionStatus.ABORTED
 
 
 # ── breaking changes ──────────────────────────────────────────────────────────────────────
@@ -351,6 +399,21 @@ def test_continue_at_an_unchanged_breaking_change_asks_again_and_names_accept(
     assert again.startswith("Still the case (answer accept to go on anyway): ")
 
 
+def test_continue_after_a_fixed_breaking_change_runs_the_step() -> None:
+    scene = on_breaking(breaking())
+    scene.says("continue")
+    scene.checked()
+    assert scene.running == ("check#1",)
+    assert scene.last.trigger is Trigger.AGREEMENT_BREAKING
+
+
+def test_skip_at_a_breaking_change_before_a_step() -> None:
+    scene = on_breaking(breaking())
+    scene.says("skip")
+    assert (scene.last.status, scene.last.decision) == (EntryStatus.SKIPPED, Decision.ESCALATED)
+    assert scene.ended is SessionStatus.COMPLETED
+
+
 @pytest.mark.parametrize("standing", [Standing.NEW, Standing.ANSWERED])
 def test_gate_on_breaking_declares_the_trigger_agreement_breaking(standing: Standing) -> None:
     """kai FR25: it fires after the run too, unless the finding was accepted."""
@@ -382,6 +445,15 @@ def test_a_failed_verdict_always_fires(standing: Standing) -> None:
     assert scene.gate.reason is GateReason.VERDICT_FAIL
 
 
+def test_a_retry_after_a_breaking_change_runs_without_a_gate_before_it() -> None:
+    scene = on_breaking()
+    scene.returned()
+    scene.checked(check=found(breaking()))
+    scene.says("retry")
+    scene.checked(check=found(breaking(Standing.ANSWERED), name="spec_exists"))
+    assert scene.running == ("check#2",)
+
+
 def test_a_later_gate_overwrites_the_trigger_and_the_decision_stays_escalated() -> None:
     """kai FR28: all gates stay in the journal, a line each."""
     scene = on_breaking(breaking())
@@ -400,6 +472,17 @@ def test_a_later_gate_overwrites_the_trigger_and_the_decision_stays_escalated() 
         ("check#1?3", GateReason.POSTCONDITION_FAIL, Place.AFTER),
     ]
     assert entry.waived == ("agreement_breaking",)
+
+
+def test_a_precondition_gate_after_an_escalation_stays_escalated() -> None:
+    step_ = step("check", autonomy=Autonomy.GATE_ON_BREAKING, policy=ErrorPolicy.GATE)
+    scene = Scene(book(step_))
+    scene.checked(check=found(breaking(), name="spec_exists"))
+    scene.says("continue")
+    scene.checked(check=missing("spec_exists"))
+    assert scene.gate.reason is GateReason.PRECONDITION_FAIL
+    assert scene.last.decision is Decision.ESCALATED
+    assert scene.last.trigger is Trigger.AGREEMENT_BREAKING
 
 
 # ── answers ───────────────────────────────────────────────────────────────────────────────

@@ -9,15 +9,19 @@ import pytest
 from kernel.world import AGENT_FAILED, Scene, book, held, missing, no_items, not_yet, passed, step
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import (
+    Answer,
+    Begun,
+    Cancellation,
     Checked,
     Outcome,
+    Probed,
     Report,
     Returned,
 )
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.machine import decide, replay, require_known
 from playbook_supervisor.kernel.model import Loop, OnFail, Step, item_number
-from playbook_supervisor.kernel.phases import steps_done
+from playbook_supervisor.kernel.phases import failures, steps_done
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Condition,
@@ -147,6 +151,13 @@ def test_a_loop_that_failed_for_its_list_can_be_taken_up() -> None:
     assert replay(scene.playbook, scene.journal) == scene.state
 
 
+def test_a_list_that_cannot_be_used_can_be_tolerated() -> None:
+    scene = loop(replace(BUILD, error_policy=ErrorPolicy.CONTINUE))
+    scene.checked(build=no_items())
+    assert asks(scene) == ("z#1",)
+    assert failures(scene.state) == 1
+
+
 @pytest.mark.parametrize("items", [-1, 6])
 def test_more_items_than_the_loop_allows_are_refused(items: int) -> None:
     scene = loop()
@@ -163,6 +174,15 @@ def test_an_item_that_fails_ends_the_session() -> None:
     assert scene.ended is SessionStatus.FAILED
     scene.taken_up()
     assert asks(scene) == ("build[1]#2",)
+
+
+def test_an_item_that_fails_and_is_tolerated_lets_the_others_run() -> None:
+    scene = loop(replace(BUILD, error_policy=ErrorPolicy.CONTINUE))
+    scene.lists(2)
+    scene.returned(error=AGENT_FAILED)
+    scene.checked()
+    assert asks(scene) == ("build[2]#1",)
+    assert failures(scene.state) == 1
 
 
 def test_each_item_has_its_own_retry() -> None:
@@ -188,6 +208,33 @@ def test_conditions_and_skip_if_are_asked_for_each_item() -> None:
     assert scene.gate.id == "build[2]#1?1"
     scene.says("skip")
     assert asks(scene) == ("z#1",)
+
+
+def test_an_interrupted_item_runs_again_and_a_settled_one_does_not() -> None:
+    scene = loop()
+    scene.lists(3)
+    run(scene)
+    scene.checked()
+    scene.lost("build[2]#1")
+    assert asks(scene) == ("build[2]#2",)
+    assert replay(scene.playbook, scene.journal) == scene.state
+
+
+def test_an_abort_between_two_items_is_journaled_at_the_one_that_is_due() -> None:
+    scene = loop()
+    scene.lists(3)
+    run(scene)
+    scene.cancelled(Cancellation.ABORT)
+    assert (scene.last.id, scene.last.items) == ("build[2]#1", 3)
+    assert scene.ended is SessionStatus.ABORTED
+
+
+def test_a_session_begins_behind_a_loop_but_never_inside_it() -> None:
+    scene = loop()
+    with pytest.raises(StateError):
+        scene.sees(Begun(1, "build[2]"))
+    scene.sees(Begun(1, "z"))
+    assert (scene.last.id, scene.last.status) == ("build#1", EntryStatus.SKIPPED)
 
 
 def test_a_report_of_a_settled_item_is_repeated_and_of_no_item_refused() -> None:
@@ -297,6 +344,48 @@ def test_a_trigger_fires_after_the_last_round_only() -> None:
     assert scene.gate.id == "build#4?1"
 
 
+def test_rounds_use_up_no_retries() -> None:
+    scene = loop(replace(REPEATED, error_policy=ErrorPolicy.RETRY_ONCE))
+    rounds(scene, 4)
+    assert [entry.error_code for entry in scene.journal][2:] == ["PB-COND-POSTCONDITION"] * 2
+    assert scene.ended is SessionStatus.FAILED
+
+
+def test_a_round_that_was_lost_counts_as_none() -> None:
+    scene = loop(REPEATED)
+    scene.checked()
+    scene.lost("build#1")
+    rounds(scene, 2)
+    assert asks(scene) == ("build#4",)
+
+
+def test_a_failure_of_another_kind_is_no_round() -> None:
+    scene = loop(replace(REPEATED, postconditions=(Condition.PLAN_EXISTS,)))
+    scene.worked()
+    both = (*not_yet(DONE).conditions, *missing(Condition.PLAN_EXISTS).conditions)
+    scene.checked(build=Report(both))
+    assert (scene.last.error_code, scene.ended) == ("PB-COND-POSTCONDITION", SessionStatus.FAILED)
+
+
+def test_a_person_who_mends_the_rest_lets_the_next_round_begin() -> None:
+    scene = loop(
+        replace(REPEATED, postconditions=(Condition.PLAN_EXISTS,), error_policy=ErrorPolicy.GATE)
+    )
+    scene.worked()
+    scene.checked(build=missing(Condition.PLAN_EXISTS))
+    scene.says("continue")
+    scene.checked(build=not_yet(DONE))
+    assert asks(scene) == ("build#2",)
+
+
+def test_each_item_of_a_loop_has_its_own_rounds() -> None:
+    scene = loop(replace(REPEATED, for_each=LOOP))
+    scene.lists(2)
+    scene.returned()
+    scene.checked(**{"build[1]": not_yet(DONE)})
+    assert asks(scene) == ("build[1]#2",)
+
+
 # ── journals that this program did not write ──────────────────────────────────────────────
 
 
@@ -319,8 +408,35 @@ def test_a_journal_whose_items_do_not_fit_diverges(changed: dict[str, Any]) -> N
         replay(scene.playbook, [first, replace(second, **changed)])
 
 
+def test_a_journal_that_begins_inside_a_loop_diverges() -> None:
+    scene = loop()
+    scene.lists(2)
+    with pytest.raises(StateError, match="the journal records"):
+        replay(scene.playbook, [replace(scene.last, step_id="build[2]")])
+
+
+def test_a_step_that_is_no_loop_has_no_items() -> None:
+    scene = loop(step("build", pre=(), post=()))
+    scene.checked()
+    with pytest.raises(StateError, match="the journal records"):
+        replay(scene.playbook, [replace(scene.last, items=2)])
+
+
 @pytest.mark.parametrize(
     "name", ["build", "build[0]", "build[01]", "build[²]", "build[1", "build[1]]"]
 )
 def test_only_a_number_from_1_in_brackets_names_an_item(name: str) -> None:
     assert item_number(name) == 0
+
+
+def test_data_that_when_lacks_fail_a_loop_without_a_gate() -> None:
+    scene = loop(replace(BUILD, when="$list.json.ok", error_policy=ErrorPolicy.GATE))
+    lacking = Probed("when", Answer.ERROR, "no such output", code="PB-STEP-DATA")
+    scene.checked(build=Report((lacking,)))
+    assert (scene.last.error_code, scene.ended) == ("PB-STEP-DATA", SessionStatus.FAILED)
+
+
+def test_a_loop_of_which_a_check_says_nothing_is_passed_over_and_never_run_itself() -> None:
+    scene = loop()
+    scene.sees(Checked(scene.tick(), scene.check.id, {"build": Report()}))
+    assert (scene.last.step_id, scene.last.status) == ("build", EntryStatus.SKIPPED)

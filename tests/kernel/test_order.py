@@ -32,12 +32,13 @@ from playbook_supervisor.kernel.directives import (
     Report,
     Returned,
     Run,
+    Standing,
     describe,
 )
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.machine import decide, directive, evolve, replay, require_known
 from playbook_supervisor.kernel.phases import current_step, steps_done
-from playbook_supervisor.kernel.state import Change, Entry, State
+from playbook_supervisor.kernel.state import Change, Entry, State, last_entries
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Condition,
@@ -90,6 +91,16 @@ def test_an_auto_step_goes_from_check_to_done_without_a_human() -> None:
         agent={"turns": 3},
     )
     assert scene.ended is SessionStatus.COMPLETED
+
+
+def test_a_step_without_conditions_is_checked_too() -> None:
+    scene = begun(step(pre=(), post=()))
+    scene.checked(a=Report())
+    scene.returned()
+    assert scene.check.id == "after:a#1.0"
+    scene.checked(a=Report())
+    assert scene.ended is SessionStatus.COMPLETED
+    assert scene.last.evidence == ()
 
 
 def test_a_skip_step_is_journaled_as_skipped_and_never_runs() -> None:
@@ -148,6 +159,18 @@ def test_a_precondition_that_cannot_be_checked_counts_as_failed() -> None:
     assert scene.last.error == "spec_exists: permission denied"
 
 
+def test_a_precondition_that_fails_at_the_retry_ends_the_session() -> None:
+    scene = begun(step(policy=ErrorPolicy.RETRY_ONCE))
+    scene.worked()
+    scene.checked(a=missing("plan_exists"))
+    scene.checked(a=missing("spec_exists"))
+    assert scene.ended is SessionStatus.FAILED
+    assert [entry.error_code for entry in scene.journal] == [
+        "PB-COND-POSTCONDITION",
+        "PB-COND-PRECONDITION",
+    ]
+
+
 # ── the return ────────────────────────────────────────────────────────────────────────────
 
 
@@ -176,6 +199,15 @@ def test_a_repeated_report_is_taken_in_and_changes_nothing() -> None:
     assert before.entries[0].error == ""
     assert not again.outcome.ok
     assert scene.entry("a#1").error == ""
+
+
+def test_a_report_of_a_retried_attempt_is_not_a_report_of_the_next_one() -> None:
+    scene = begun(step(policy=ErrorPolicy.RETRY_ONCE))
+    scene.worked()
+    scene.checked(a=missing("plan_exists"))
+    scene.checked()
+    assert scene.sees(Returned(9000, "a#1", Outcome())) == ()
+    assert scene.running == ("a#2",)
 
 
 def test_a_report_of_an_attempt_that_never_was_is_refused_also_for_a_settled_step() -> None:
@@ -210,6 +242,15 @@ def test_a_failing_postcondition_outweighs_the_success_of_the_agent(error: Failu
     assert scene.last.error_code == (error.code if error else "PB-COND-POSTCONDITION")
     assert scene.last.decision is Decision.AUTO
     assert steps_done(scene.state) == 0
+
+
+def test_a_worker_error_fails_the_step_even_if_all_postconditions_hold() -> None:
+    scene = begun(step())
+    scene.worked(STEP_FAILED)
+    scene.checked()
+    assert scene.ended is SessionStatus.FAILED
+    assert (scene.last.error_code, scene.last.error) == ("PB-STEP-FAILED", "exit status 1")
+    assert scene.last.evidence == ("plan_exists: plan_exists.md, 3 lines",)
 
 
 def test_retry_once_tries_again_at_once_and_then_stops() -> None:
@@ -250,6 +291,65 @@ def test_only_a_human_retries_a_lasting_error(
         assert scene.check.id == "before:a#3.0"  # the automatic one is still in store
 
 
+def test_an_error_that_a_human_has_fixed_no_longer_counts_as_lasting() -> None:
+    lasting = Failure("PB-AGENT-PERMISSION", "not permitted", lasts=True)
+    scene = begun(step(policy=ErrorPolicy.RETRY_ONCE, triggers=(Trigger.SUBAGENT_ERROR,)))
+    scene.worked(lasting)
+    scene.checked()
+    scene.says("continue")
+    scene.checked(a=missing("plan_exists"))
+    assert (scene.last.error_code, scene.last.error_lasts) == ("PB-COND-POSTCONDITION", False)
+
+
+def test_a_retry_that_succeeds_leaves_both_attempts_in_the_journal() -> None:
+    """kai FR37: one entry per attempt."""
+    scene = begun(step(policy=ErrorPolicy.RETRY_ONCE))
+    scene.worked(AGENT_FAILED)
+    scene.checked()
+    scene.worked()
+    scene.checked()
+    assert scene.ended is SessionStatus.COMPLETED
+    assert [entry.status for entry in scene.journal] == [EntryStatus.FAILED, EntryStatus.DONE]
+    assert scene.last.decision is Decision.AUTO
+
+
+def test_a_gate_passed_before_the_work_does_not_use_up_the_retry() -> None:
+    """The human allowed the run, which says nothing about a failure."""
+    scene = begun(step(autonomy=Autonomy.GATE_ALWAYS, policy=ErrorPolicy.RETRY_ONCE))
+    scene.checked()
+    scene.says("continue")
+    scene.worked(AGENT_FAILED)
+    scene.checked()
+    assert scene.check.id == "before:a#2.1"
+    scene.worked(AGENT_FAILED)
+    scene.checked()
+    assert scene.ended is SessionStatus.FAILED
+    assert len(scene.journal) == 2
+
+
+def test_automatic_attempts_are_counted_across_the_retry_of_a_human() -> None:
+    """kai FR30: 1 + 1 in the whole session, even if a person adds more."""
+    scene = begun(step(policy=ErrorPolicy.RETRY_ONCE))
+    for _ in range(2):
+        scene.worked(AGENT_FAILED)
+        scene.checked()
+    scene.taken_up()
+    scene.worked(AGENT_FAILED)
+    scene.checked()
+    assert scene.ended is SessionStatus.FAILED
+    assert [entry.attempt for entry in scene.journal] == [1, 2, 3]
+
+
+def test_the_retry_of_a_human_does_not_use_up_the_automatic_one() -> None:
+    scene = begun(step(policy=ErrorPolicy.RETRY_ONCE, triggers=(Trigger.SUBAGENT_ERROR,)))
+    scene.worked(AGENT_FAILED)
+    scene.checked()
+    scene.says("retry")
+    scene.worked()
+    scene.checked(a=missing("plan_exists"))
+    assert scene.check.id.startswith("before:a#3.")
+
+
 # ── what a later step relies on ───────────────────────────────────────────────────────────
 
 
@@ -288,13 +388,58 @@ def test_what_was_accepted_for_a_step_holds_for_its_later_attempts() -> None:
     assert scene.last.waived == ("plan_exists",)
 
 
+def test_after_a_continue_that_fixed_nothing_the_question_is_asked_again() -> None:
+    """Also where the evidence is another one by now, which the policy `stop` would not forgive."""
+    for as_waived in (True, False):
+        scene = accepted(as_waived=True)
+        scene.says("continue")
+        scene.checked(b=missing("plan_exists", as_waived=as_waived))
+        assert scene.gate.id == "b#1?2"
+
+
+def test_a_waiver_does_not_soften_another_failing_precondition() -> None:
+    scene = begun(
+        step("a", policy=ErrorPolicy.GATE),
+        step("b", pre=(Condition.PLAN_EXISTS, Condition.SPEC_EXISTS), policy=ErrorPolicy.STOP),
+    )
+    scene.worked()
+    scene.checked(a=missing("plan_exists"))
+    scene.says("accept")
+    scene.checked(b=missing("plan_exists", "spec_exists"))
+    assert scene.ended is SessionStatus.FAILED
+
+
 def test_a_waiver_ends_where_the_evidence_has_changed() -> None:
     scene = accepted(as_waived=False)
     assert scene.ended is SessionStatus.FAILED
     assert scene.last.error_code == "PB-COND-PRECONDITION"
 
 
+# ── times ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_times_never_go_back_even_if_the_clock_does() -> None:
+    scene = begun(step())
+    scene.now = 10_000
+    scene.checked()
+    scene.now = 0
+    scene.returned()
+    scene.checked()
+    entry = scene.last
+    assert (entry.started_at, entry.returned_at, entry.completed_at) == (11_000, None, 11_000)
+
+
 # ── replaying and refusing ────────────────────────────────────────────────────────────────
+
+
+def test_replaying_a_journal_gives_the_state_that_wrote_it() -> None:
+    scene = begun(step("a"), step("b", policy=ErrorPolicy.GATE))
+    scene.worked()
+    scene.checked()
+    scene.worked()
+    scene.checked(b=missing("plan_exists"))
+    assert replay(scene.playbook, scene.journal) == scene.state
+    assert directive(replay(scene.playbook, scene.journal)) == scene.gate
 
 
 def entry_of(name: str, attempt: int = 1, status: EntryStatus = EntryStatus.DONE) -> Entry:
@@ -413,8 +558,8 @@ def cost_of_the_last_step(length: int) -> int:
     return calls(last)
 
 
-def test_the_last_of_very_many_steps_costs_as_much_as_the_last_of_ten() -> None:
-    assert cost_of_the_last_step(200) == cost_of_the_last_step(10)
+def test_the_last_of_a_thousand_steps_costs_as_much_as_the_last_of_ten() -> None:
+    assert cost_of_the_last_step(1000) == cost_of_the_last_step(10)
 
 
 def cost_of_a_group(size: int) -> int:
@@ -431,4 +576,25 @@ def cost_of_a_group(size: int) -> int:
 
 def test_the_cost_of_a_group_grows_at_most_with_its_square() -> None:
     """Each event looks at each member once: twice the group, four times the work."""
-    assert cost_of_a_group(60) < 4.5 * cost_of_a_group(30)
+    assert cost_of_a_group(200) < 4.5 * cost_of_a_group(100)
+
+
+def test_the_last_entry_of_a_settled_step_is_found_in_the_journal() -> None:
+    """The state itself keeps only a summary of settled steps."""
+    scene = begun(step("a", pre=(), post=(), policy=ErrorPolicy.RETRY_ONCE), step("b", pre=()))
+    scene.worked(AGENT_FAILED)
+    scene.checked()
+    scene.worked()
+    scene.checked()
+    scene.checked()
+    assert not scene.state.attempts("a")
+    last = last_entries(scene.journal)
+    assert [entry.id for entry in last.values()] == ["a#2", "b#1"]
+    assert last["a"].status is EntryStatus.DONE
+
+
+def test_a_finding_without_a_declared_trigger_opens_no_gate() -> None:
+    scene = begun(step())
+    scene.worked()
+    scene.checked(a=Report(held("plan_exists").conditions, (breaking(Standing.NEW), verdict())))
+    assert scene.ended is SessionStatus.COMPLETED

@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
-from kernel.world import Scene, book, step
+from kernel.world import Scene, book, missing, step
+from playbook_supervisor.kernel.directives import Ask
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.gates import question
 from playbook_supervisor.kernel.machine import directive, replay
 from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.tools import lacking
 from playbook_supervisor.kernel.vocabulary import (
+    Autonomy,
     Decision,
+    EntryStatus,
     GateReason,
     Place,
     Resolution,
@@ -101,6 +105,19 @@ def test_what_was_allowed_is_read_from_the_journal() -> None:
     assert directive(rebuilt) == after.asked
 
 
+def test_a_step_that_was_skipped_at_its_gate_allows_nothing() -> None:
+    begun = scene(uses("a", "Write"), uses("b", "Write"))
+    begun.says("skip")
+    assert begun.entry("a#1").status is EntryStatus.SKIPPED
+    begun.checked()
+    assert (begun.gate.id, begun.gate.reason) == ("b#1?1", GateReason.TOOLS)
+
+
+def test_gate_always_asks_where_the_tools_are_allowed_already() -> None:
+    after = allowed(uses("a", "Write"), uses("b", "Write", autonomy=Autonomy.GATE_ALWAYS))
+    assert after.gate.reason is GateReason.GATE_ALWAYS
+
+
 def test_an_approval_covers_the_tools_of_its_step_alone() -> None:
     begun = scene(uses("a", "Write", approval=True), uses("b", "Write"))
     assert begun.last.gates[-1].reason is GateReason.APPROVAL
@@ -117,3 +134,24 @@ def test_a_group_is_asked_once_about_the_tools_that_its_steps_share() -> None:
     begun.says("continue")
     begun.checked()
     assert begun.running == ("a#1", "b#1")
+
+
+def test_a_group_is_asked_again_about_what_only_the_second_step_needs() -> None:
+    begun = scene(uses("a", "Write", group="g"), uses("b", "Bash", group="g"))
+    begun.says("continue")
+    begun.checked()
+    assert isinstance(begun.asked, Ask)
+    assert begun.gate.id == "b#1?1"
+    begun.says("continue")
+    begun.checked()
+    assert begun.running == ("a#1", "b#1")
+
+
+def test_a_precondition_that_fails_is_asked_about_before_the_tools() -> None:
+    needs = step("a", post=(), tools=("Write",), policy=ErrorPolicy.GATE)
+    begun = Scene(book(needs))
+    begun.checked(a=missing("spec_exists"))
+    assert begun.last.gates[-1].reason is GateReason.PRECONDITION_FAIL
+    begun.says("continue")
+    begun.checked()
+    assert begun.gate.reason is GateReason.TOOLS

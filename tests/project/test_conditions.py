@@ -22,7 +22,7 @@ from playbook_supervisor.project.conditions.conditions import (
     probe,
     record,
 )
-from playbook_supervisor.project.conditions.probes import Since
+from playbook_supervisor.project.conditions.probes import LARGEST, Since
 from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.system.git import github
 
@@ -571,3 +571,33 @@ def test_a_hostile_address_is_shown_without_its_control_characters(
     listed = r'[{"number":1,"url":"x\u001b[2Jy\nz","state":"OPEN"}]'
     script = f"cat <<'END'\n{listed}\nEND"
     assert gh_saying(script, project, world, monkeypatch) == (HELD, "pull request #1 is open: xy")
+
+
+@pytest.mark.parametrize(("name", "path"), FILES)
+def test_a_pipe_in_the_files_place_does_not_hold_and_is_not_waited_for(
+    bare: Workspace, name: Condition, path: str
+) -> None:
+    (bare.root / path).parent.mkdir(parents=True)
+    os.mkfifo(bare.root / path)
+    answer, evidence = said(name, bare)
+    assert answer is NOT_HELD
+    assert f"{path} is no regular file" in evidence
+
+
+@pytest.mark.parametrize(("name", "path"), FILES)
+def test_a_giant_file_is_an_error_and_is_not_read(
+    bare: Workspace, name: Condition, path: str
+) -> None:
+    file = put(bare, path)
+    os.truncate(file, LARGEST + 1)
+    answer, evidence = said(name, bare)
+    assert answer is ERROR
+    assert f"{path} is larger than" in evidence
+
+
+def test_without_a_record_or_a_time_a_verdict_does_not_hold(bare: Workspace) -> None:
+    put(bare, REPORT)
+    assert said(Condition.AGREEMENT_PASS, bare, since={}) == (
+        NOT_HELD,
+        f"{REPORT} says PASS; not written since the launch (no record of it)",
+    )

@@ -38,6 +38,10 @@ def names(place: ABFile) -> list[str]:
 # ── two files ───────────────────────────────────────────────────────────────────────────────
 
 
+def test_nothing_was_written_yet(place: ABFile) -> None:
+    assert (place.exists, place.read(), place.unchanged) == (False, None, True)
+
+
 def test_the_last_content_is_read_at_any_length(place: ABFile) -> None:
     contents = [b"one", b"a longer second one", b"", b"\0\n\xff", b"x" * 100_000, b"short"]
     for content in contents:
@@ -53,6 +57,26 @@ def test_another_process_continues_the_turns(place: ABFile) -> None:
     other.write(b"two")
     assert place.read() == b"two"
     assert place.turn == 2
+
+
+def test_every_write_is_visible_to_other_processes(place: ABFile) -> None:
+    other = again(place)
+    for _ in range(5):
+        place.write(b"the same")
+        assert not other.unchanged
+        other.read()
+        assert place.unchanged
+        assert other.unchanged
+
+
+@pytest.mark.parametrize("lost", ["runtime-0", "runtime-1"])
+def test_a_file_that_is_gone_or_another_is_seen(place: ABFile, lost: str) -> None:
+    place.write(b"one")
+    place.write(b"two")
+    (place.path.parent / lost).unlink()
+    assert not place.unchanged
+    (place.path.parent / lost).mkdir()
+    assert lost == "runtime-0" or not place.unchanged
 
 
 @given(cut=st.integers(0, 200), turns=st.integers(1, 4))
@@ -82,12 +106,12 @@ def test_foreign_bytes_do_not_count_as_content(
     assert (place.exists, place.read()) == (True, None)
 
 
+@pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EIO, errno.EROFS])
 @pytest.mark.parametrize("where", ["os.open", "os.write", "os.fdatasync"])
-@pytest.mark.parametrize("written", [1, 2])
+@pytest.mark.parametrize("written", [1, 2, 3])
 def test_a_failed_write_keeps_the_last_content_and_raises(
-    place: ABFile, mocker: MockerFixture, where: str, written: int
+    place: ABFile, mocker: MockerFixture, where: str, written: int, reason: int
 ) -> None:
-    reason = errno.ENOSPC
     for turn in range(written):
         place.write(b"content %d" % turn)
     real: Callable[..., Any] = getattr(os, where[3:])
@@ -168,6 +192,11 @@ def test_stepping_back_restores_the_former_state(place: ABFile) -> None:
         {"plan#1": LAUNCH},
         {"past": 1},
     )
+
+
+def test_unwritten_bytes_are_not_ours() -> None:
+    assert not Runtime().ours("journal.yaml", "a")
+    assert not Runtime().latest("journal.yaml", "a")
 
 
 @pytest.mark.parametrize(

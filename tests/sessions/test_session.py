@@ -69,6 +69,14 @@ def test_a_reviewers_note_survives_every_later_write(
     assert scene.again(half_way).advance().manifest.status is SessionStatus.COMPLETED
 
 
+def test_a_note_in_a_journal_without_entries_survives(scene: Scene) -> None:
+    tree = scene.create("a")
+    scene.edit(tree, "journal.yaml", ("entries: []", "# nothing yet\nentries: []  # soon"))
+    finish(tree, tree.begin())
+    text = scene.file(tree, "journal.yaml").read_text()
+    assert text.startswith("schema: 1\n# nothing yet\nentries:  # soon\n  - step_id: a\n")
+
+
 def test_notes_in_the_manifest_survive_every_later_write(
     scene: Scene, half_way: SessionTree
 ) -> None:
@@ -135,6 +143,14 @@ def test_changed_data_stop_the_next_command_which_names_the_entry(
     assert f"`playbook repair {half_way.id}` shows the change" in error.guidance
 
 
+def test_the_process_that_wrote_it_sees_a_change_as_well(
+    scene: Scene, half_way: SessionTree
+) -> None:
+    scene.edit(half_way, "journal.yaml", ("in_progress", "done"))
+    with pytest.raises(StateError, match="entry c#1 was changed"):
+        half_way.report("c#1", OK)
+
+
 def test_a_removed_entry_is_named(scene: Scene, half_way: SessionTree) -> None:
     file = scene.file(half_way, "journal.yaml")
     text = file.read_text()
@@ -142,6 +158,13 @@ def test_a_removed_entry_is_named(scene: Scene, half_way: SessionTree) -> None:
     assert refusal(scene, half_way).message == "the entry c#1 was removed or moved"
     file.write_text(text[: text.index("  - step_id: a")] + text[text.index("  - step_id: b") :])
     assert refusal(scene, half_way).message == "the entry a#1 was removed or moved"
+
+
+def test_an_added_entry_is_named(scene: Scene, half_way: SessionTree) -> None:
+    file = scene.file(half_way, "journal.yaml")
+    forged = file.read_text().split("  - ")[1].replace("step_id: a", "step_id: d")
+    file.write_text(f"{file.read_text()}  - {forged}")
+    assert refusal(scene, half_way).message == "the entry d#1 was added by something else"
 
 
 def test_without_a_usable_copy_a_changed_settled_entry_is_still_seen(
@@ -226,6 +249,18 @@ def test_the_manifest_says_what_the_journal_says(scene: Scene) -> None:
     assert done["completed_at"] == scene.journal(tree)[-1]["completed_at"]
 
 
+def test_a_lagging_manifest_with_a_persons_note_is_repaired_and_keeps_it(
+    scene: Scene, half_way: SessionTree
+) -> None:
+    file = scene.file(half_way, "session.yaml")
+    before = file.read_bytes()
+    half_way.report("c#1", OK)
+    file.write_bytes(b"# Ana's\n" + before)
+    scene.again(half_way).advance()
+    assert file.read_bytes().startswith(b"# Ana's\nschema: 1\n")
+    assert scene.manifest(half_way)["current_step"] == "d"
+
+
 def test_opening_an_unchanged_session_writes_nothing(scene: Scene, half_way: SessionTree) -> None:
     def looks() -> dict[Path, int]:
         folders = [scene.file(half_way, "x").parent, half_way.private]
@@ -259,6 +294,19 @@ def test_a_crash_between_intent_and_journal_leaves_the_former_journal_known_as_o
     assert work(scene.again(half_way).advance()).id == "c#1"
 
 
+def test_comments_are_accepted_after_a_crash(scene: Scene, half_way: SessionTree) -> None:
+    crashed_before_the_journal(scene, half_way)
+    scene.edit(half_way, "journal.yaml", ("- step_id: c", "- step_id: c  # was it this?"))
+    scene.edit(half_way, "session.yaml", ("schema: 1", "# crashed here\nschema: 1"))
+    assert work(scene.again(half_way).advance()).id == "c#1"
+
+
+def test_changed_data_are_detected_after_a_crash(scene: Scene, half_way: SessionTree) -> None:
+    crashed_before_the_journal(scene, half_way)
+    scene.edit(half_way, "journal.yaml", ("in_progress", "done"))
+    assert "entry c#1 was changed" in refusal(scene, half_way).message
+
+
 # ── another machine ─────────────────────────────────────────────────────────────────────────
 
 
@@ -271,6 +319,21 @@ def test_on_another_machine_an_invalid_playbook_is_refused(
     with pytest.raises(CheckError) as caught:
         scene.again(half_way).advance()
     assert caught.value.code == "PB-CHECK-INVALID"
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("playbook.yaml", "PB-STATE-NO-PLAYBOOK"), ("journal.yaml", "PB-STATE-CORRUPT")],
+)
+def test_on_another_machine_a_missing_file_is_named(
+    scene: Scene, half_way: SessionTree, name: str, code: str
+) -> None:
+    scene.cloned(half_way)
+    scene.file(half_way, name).unlink()
+    with pytest.raises(StateError) as caught:
+        scene.again(half_way).advance()
+    assert caught.value.code == code
+    assert half_way.id in caught.value.message
 
 
 def test_a_damaged_runtime_state_is_an_error_with_guidance(

@@ -208,6 +208,19 @@ def test_a_linked_worktree_and_one_of_a_bare_repository_commit_for_themselves(
     assert {tuple(tree.files) for tree in trees} == {tuple(FILES)}
 
 
+def test_a_submodule_commits_in_itself(repository: Repository, tmp_path: Path) -> None:
+    outer = Repository(tmp_path / "outer")
+    outer.root.mkdir()
+    outer.git("init", "-q")
+    outer.git("-c", "protocol.file.allow=always", "submodule", "-q", "add", str(repository.root))
+    outer.git("commit", "-q", "-m", "Begin")
+    inner = Repository(outer.root / "repository")
+    shutil.copytree(repository.root / FOLDER, inner.root / FOLDER)
+    assert inner.commit()
+    assert inner.files == FILES
+    assert outer.git("diff", "--cached") == ""
+
+
 def test_a_sparse_checkout_commits_what_it_does_not_show(repository: Repository) -> None:
     repository.write("src/b.txt", "b\n")
     repository.git("add", "src")
@@ -240,6 +253,29 @@ def test_a_hook_that_hangs_is_ended_and_its_locks_with_it(
     refusal = repository.refuses()
     assert refusal.message == "git commit took longer than 60 seconds, and was ended"
     assert not list(repository.root.glob(".git/*.lock"))
+
+
+def test_a_hook_that_hangs_after_the_commit_undoes_nothing(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.hangs("post-commit", monkeypatch)
+    made = repository.commit()
+    assert made is not None
+    assert repository.files == FILES
+    assert repository.git("status", "--porcelain") == ""
+
+
+def test_a_hook_may_rewrite_the_message(repository: Repository, remote: Repository) -> None:
+    """A commit without our trailer is not pushed."""
+    repository.hook("commit-msg", 'echo "The journal" >"$1"')
+    assert repository.commit() == Commit(repository.head, repository.git("rev-parse", "HEAD~1"))
+    assert repository.session().push() == ""
+
+
+def test_a_hook_may_add_a_file(repository: Repository) -> None:
+    repository.hook("pre-commit", "echo x >stamp; git add stamp")
+    assert repository.commit()
+    assert repository.files == [*FILES, "stamp"]
 
 
 def test_a_short_lock_is_waited_for(repository: Repository) -> None:
@@ -282,6 +318,19 @@ def test_an_unfinished_merge_is_left_alone(repository: Repository) -> None:
     repository.git("rebase", "--abort")
     repository.git("reset", "-q")
     assert repository.commit()
+
+
+def test_a_conflict_in_other_files_stays_one(repository: Repository) -> None:
+    """As after `git stash pop`: no operation is in progress, and the index has conflicts."""
+    repository.write("a.txt", "mine\n")
+    repository.git("stash", "-q")
+    repository.write("a.txt", "yours\n")
+    repository.git("commit", "-q", "-a", "-m", "Yours")
+    subprocess.run(["git", "stash", "pop"], cwd=repository.root, capture_output=True, check=False)
+    before = repository.git("ls-files", "--unmerged"), repository.git("diff")
+    assert repository.commit()
+    assert repository.files == FILES
+    assert (repository.git("ls-files", "--unmerged"), repository.git("diff")) == before
 
 
 def test_on_no_branch_nothing_is_committed(repository: Repository) -> None:
@@ -370,6 +419,18 @@ def test_a_commit_with_other_files_is_not_pushed(
     assert remote.git("rev-parse", "013-x") == before
 
 
+def test_only_the_branch_of_the_same_name_is_pushed_to(
+    repository: Repository, remote: Repository
+) -> None:
+    """A branch that was made from origin/main follows it; it is not to land there."""
+    repository.git("push", "-q", "origin", "013-x:main")
+    repository.git("switch", "-q", "-c", "014-y", "--track", "origin/main")
+    assert repository.commit()
+    with pytest.raises(GitError, match="origin holds no branch 014-y"):
+        repository.session().push()
+    assert remote.git("rev-parse", "main") != repository.head
+
+
 def test_without_a_remote_nothing_is_reported(repository: Repository, template: Path) -> None:
     assert repository.commit()
     assert repository.session().push() == ""  # no remote
@@ -380,6 +441,40 @@ def test_without_a_remote_nothing_is_reported(repository: Repository, template: 
     assert repository.session().push() == ""  # a local branch
     repository.git("switch", "-q", "--detach")
     assert repository.session().push() == ""
+
+
+def test_a_branch_without_upstream_is_pushed_to_the_remote_that_has_it(
+    repository: Repository, remote: Repository, template: Path
+) -> None:
+    repository.git("branch", "--unset-upstream")
+    assert repository.commit()
+    assert repository.session().push() == "origin/013-x"
+    repository.git("remote", "add", "fork", str(template))
+    repository.journals("schema: 1\nentries: []\n")
+    assert repository.commit()
+    assert repository.session().push() == "origin/013-x"
+    repository.git("config", "remote.pushDefault", "fork")
+    repository.journals("schema: 1\n")
+    assert repository.commit()
+    with pytest.raises(GitError, match="fork/013-x is not at"):
+        repository.session().push()
+
+
+def test_the_parent_is_compared_at_the_push_url(
+    repository: Repository, remote: Repository, tmp_path: Path
+) -> None:
+    """And a branch of which the name is a part is another one."""
+    subprocess.run(
+        ["git", "clone", "-q", "--bare", str(remote.root), str(tmp_path / "b")], check=True
+    )
+    fork = Repository(tmp_path / "b")
+    repository.git("remote", "set-url", "--push", "origin", str(fork.root))
+    assert repository.commit()
+    repository.git("update-ref", "-d", "refs/remotes/origin/013-x")
+    fork.git("update-ref", "refs/heads/refs/heads/013-x", "013-x")
+    fork.git("update-ref", "-d", "refs/heads/013-x")
+    with pytest.raises(GitError, match="origin holds no branch 013-x"):
+        repository.session().push()
 
 
 @pytest.mark.parametrize(
@@ -404,6 +499,22 @@ def test_a_refused_push_is_reported(
     assert said.endswith("not on a Friday")
     assert "not on a Friday" in caught.value.message
     assert remote.git("rev-parse", "013-x") == before
+
+
+def test_a_remote_that_moves_on_meanwhile_is_not_overwritten(
+    repository: Repository, remote: Repository, tmp_path: Path
+) -> None:
+    """Even configured to force: another push comes between the look and ours."""
+    assert repository.commit()
+    repository.git("config", "remote.origin.push", "+refs/heads/*:refs/heads/*")
+    other = tmp_path / "other"
+    subprocess.run(["git", "clone", "-q", "-b", "013-x", str(remote.root), str(other)], check=True)
+    elsewhere = Repository(other)
+    elsewhere.git("commit", "-q", "--allow-empty", "-m", "Theirs")
+    repository.hook("pre-push", f"env -u GIT_DIR git -C {other} push -q")
+    with pytest.raises(GitError, match="git push was refused"):
+        repository.session().push()
+    assert remote.git("rev-parse", "013-x") == elsewhere.head
 
 
 def test_the_error_of_an_unreachable_remote_contains_no_password(

@@ -12,10 +12,12 @@ from pytest_mock import MockerFixture
 from support.stored_sessions import Scene, ask, failed, ids, step, work
 
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.kernel.directives import Finish, Outcome
+from playbook_supervisor.kernel.directives import Check, Finish, Outcome
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
 from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.files.session_clock import SessionClock
+from playbook_supervisor.sessions.store import selection
 from playbook_supervisor.sessions.store.snapshot import Snapshot, running
 from playbook_supervisor.sessions.tree import children
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
@@ -120,6 +122,22 @@ def test_the_end_of_a_childs_step_is_found_by_its_path(scene: Scene) -> None:
     top.report("release#1/pr#1", OK)
     settled = scene.fresh().settled_events(top.id, asked)
     assert [(each.change, each.id) for each in settled] == [(Change.DONE, id_) for id_ in asked]
+
+
+def test_asking_again_gives_the_same_and_writes_nothing(scene: Scene) -> None:
+    define(scene, "child", "plan")
+    top = parent(scene, calls())
+    first = top.begin()
+
+    def written() -> list[tuple[int, int]]:
+        files = [path.stat() for path in sorted(scene.root.glob(".playbooks/sessions/*/*"))]
+        return [(file.st_ino, file.st_mtime_ns) for file in files]
+
+    before = written()
+    again = scene.again(top)
+    assert leaves(again.look()) == leaves(again.advance()) == leaves(first)
+    assert (first.repeated, again.advance().repeated) == (False, True)
+    assert written() == before
 
 
 def test_a_child_knows_the_args_that_are_mapped_to_it_and_nothing_else(scene: Scene) -> None:
@@ -248,6 +266,25 @@ def test_the_failure_of_a_child_is_an_error_of_its_step(scene: Scene) -> None:
     assert (settled["error_code"], settled["error_cause"]) == ("PB-STEP-CHILD", "PB-AGENT-FAILED")
 
 
+def test_a_step_above_several_children_names_the_deepest_that_failed(scene: Scene) -> None:
+    define(scene, "child", calls("inner", child="grandchild"))
+    define(scene, "grandchild", "deep")
+    top = parent(scene, calls())
+    top.begin()
+    top.report("release#1/inner#1/deep#1", failed("no disk"))
+    session, _, said = entry(scene, top)["error"].removeprefix("the child session ").partition(" ")
+    assert said == "failed at inner/deep: no disk"
+    assert scene.store.manifest(session).playbook == "grandchild"
+
+
+def test_a_later_step_can_read_how_a_child_has_failed(scene: Scene) -> None:
+    define(scene, "child", "plan")
+    asks = "$release.json.status == 'failed'".replace("'", '"')
+    top = parent(scene, calls(error_policy="continue"), step("mend", when=asks))
+    top.begin()
+    assert leaves(top.report("release#1/plan#1", failed())) == ["mend#1"]
+
+
 @pytest.mark.parametrize(
     ("policy", "ends"),
     [
@@ -267,6 +304,16 @@ def test_a_policy_names_the_code_of_the_child_or_that_of_every_child(
     top.begin()
     ended = top.report("release#1/inner#1/deep#1", failed()).directive
     assert ended == Finish(ends or SessionStatus.FAILED)
+
+
+def test_a_new_attempt_is_a_new_child(scene: Scene) -> None:
+    define(scene, "child", "plan")
+    top = parent(scene, calls(error_policy="retry_once"))
+    top.begin()
+    assert leaves(top.report("release#1/plan#1", failed())) == ["release#2/plan#1"]
+    assert child_of(scene, top).id != child_of(scene, top, "release#2").id
+    top.report("release#2/plan#1", failed())
+    assert leaves(top.go_on(retry=True)) == ["release#3/plan#1"]
 
 
 def test_a_child_that_cannot_begin_is_a_failure_and_no_session(scene: Scene) -> None:
@@ -316,7 +363,44 @@ def test_an_interruption_concerns_the_work_and_not_the_children(scene: Scene) ->
     assert leaves(top.advance()) == ["release#1/plan#2"]
 
 
+def test_the_lost_work_of_a_child_runs_again_in_the_same_child(scene: Scene) -> None:
+    """kai FR32, NFR1."""
+    define(scene, "child", "plan")
+    top = parent(scene, calls())
+    top.begin()
+    again = scene.again(top)
+    snapshot = again.lose(work(again.look()))
+    assert leaves(snapshot) == ["release#1/plan#2"]
+    assert len(scene.store.ids()) == 2
+
+
+def test_a_return_is_noted_in_a_child_and_judged_later(scene: Scene) -> None:
+    define(scene, "child", "plan")
+    top = parent(scene, calls(), "last")
+    top.begin()
+    noted = top.note_return("release#1/plan#1", OK)
+    assert [event.change for event in noted.events] == [Change.RETURNED]
+    assert leaves(top.advance()) == ["last#1"]
+
+
 # ── a process that was killed ───────────────────────────────────────────────────────────────
+
+
+def test_a_child_whose_launch_alone_was_journaled_is_created_by_the_next_process(
+    scene: Scene, mocker: MockerFixture
+) -> None:
+    define(scene, "child", "plan")
+    top = parent(scene, calls())
+    mocker.patch.object(children, "create_missing", side_effect=KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        top.begin()
+    mocker.stopall()
+    session = entry(scene, top)["session"]
+    assert scene.store.ids() == [top.id]
+    again = scene.again(top)
+    assert leaves(again.look()) == ["release#1"]
+    assert leaves(again.advance()) == ["release#1/plan#1"]
+    assert sorted(scene.store.ids()) == sorted([top.id, session])
 
 
 def test_several_processes_make_one_child_and_begin_it_once(
@@ -341,6 +425,50 @@ def test_several_processes_make_one_child_and_begin_it_once(
     assert ids(scene.journal(child_of(scene, top))) == ["plan#1 in_progress"]
 
 
+def test_a_child_that_another_process_begins_at_that_moment_goes_on(
+    scene: Scene, mocker: MockerFixture
+) -> None:
+    define(scene, "child", "plan")
+    top = parent(scene, calls())
+    begin = SessionTree.begin
+
+    def begun_elsewhere(child: SessionTree, start: str = "") -> Snapshot:
+        if child.parent is not None:
+            begin(SessionTree(scene.fresh(), child.id))
+        return begin(child, start)
+
+    mocker.patch.object(SessionTree, "begin", begun_elsewhere)
+    assert leaves(top.begin()) == ["release#1/plan#1"]
+    assert ids(scene.journal(child_of(scene, top))) == ["plan#1 in_progress"]
+
+
+def test_a_child_that_was_created_and_did_not_begin_begins(
+    scene: Scene, mocker: MockerFixture
+) -> None:
+    define(scene, "child", "plan")
+    top = parent(scene, calls())
+    mocker.patch.object(SessionTree, "_advanced", side_effect=KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        top.begin()
+    mocker.stopall()
+    assert scene.store.manifest(entry(scene, top)["session"]).status is SessionStatus.PENDING
+    assert leaves(scene.again(top).advance()) == ["release#1/plan#1"]
+
+
+def test_the_end_of_a_child_that_its_parent_has_not_heard_of_is_journaled_by_the_next_process(
+    scene: Scene, mocker: MockerFixture
+) -> None:
+    define(scene, "child", "plan")
+    top = parent(scene, calls(), "last")
+    top.begin()
+    mocker.patch.object(children, "outcome", side_effect=KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        top.report("release#1/plan#1", OK)
+    mocker.stopall()
+    assert leaves(scene.again(top).advance()) == ["last#1"]
+    assert entry(scene, top)["output"] == "all green"
+
+
 def test_what_happened_before_an_error_is_reported_by_the_next_snapshot(
     scene: Scene, mocker: MockerFixture
 ) -> None:
@@ -361,3 +489,55 @@ def test_what_happened_before_an_error_is_reported_by_the_next_snapshot(
         (Change.LAUNCHED, "last#1"),
     ]
     assert all(snapshot.of(event) for event in snapshot.events)
+
+
+def test_another_checkout_goes_on_with_the_children(scene: Scene) -> None:
+    define(scene, "child", "plan", "pr")
+    top = parent(scene, calls(), step("read", command="cli cat", stdin="$release.stdout"))
+    top.begin()
+    top.report("release#1/plan#1", OK)
+    cloned = scene.cloned(top)
+    assert leaves(cloned.advance()) == ["release#1/pr#1"]
+    snapshot = cloned.report("release#1/pr#1", Outcome(output="made here"))
+    assert cloned.input_of(work(snapshot)) == "made here"
+
+
+# ── which session is meant ──────────────────────────────────────────────────────────────────
+
+
+def test_a_child_is_never_chosen_by_itself_and_its_name_means_its_top(scene: Scene) -> None:
+    define(scene, "child", calls("inner", child="grandchild"))
+    define(scene, "grandchild", "deep")
+    top = parent(scene, calls())
+    top.begin()
+    child = child_of(scene, top)
+    grandchild = child_of(scene, child, "inner#1")
+    store = scene.fresh()
+    assert store.driven() == [top.id]
+    assert selection.choose(store) == selection.SelectedSession(top.id)
+    for named in (top.id, child.id, grandchild.id):
+        assert selection.choose(store, named).session_id == top.id
+    top.abort("enough", ANN)
+    assert selection.choose(scene.fresh()).session_id == top.id
+
+
+# ── what waits ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_retry_in_a_child_waits_for_its_time(scene: Scene) -> None:
+    define(scene, "child", step("plan", error_policy="retry:2"))
+    group = {"parallel_group": "g"}
+    top = parent(scene, calls("one", **group), step("own", **group))
+    top.begin()
+    now = [scene.clock()]
+    scene.store.clock = SessionClock(scene.root, lambda: now[0])
+    snapshot = top.report("one#1/plan#1", failed())
+    assert (leaves(snapshot), top.delay(snapshot)) == (["own#1"], 1.0)
+    snapshot = top.report("own#1", OK)
+    asked = snapshot.directive
+    assert isinstance(asked, Check)
+    assert asked.id.startswith("one#1/before:plan#2")
+    assert [member.id for member in asked.members] == ["one#1/plan#2"]
+    assert top.delay(snapshot) == 1.0
+    now[0] += 1000
+    assert leaves(top.advance()) == ["one#1/plan#2"]

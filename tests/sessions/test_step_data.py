@@ -90,6 +90,27 @@ def test_nothing_is_kept_of_a_step_that_no_later_step_names(scene: Scene) -> Non
     assert read(tree) == ""
 
 
+def test_only_the_part_that_is_named_is_kept(scene: Scene) -> None:
+    tree, _ = reported(
+        scene,
+        Outcome(output='{"count": 3}'),
+        step("build", output=JSON),
+        step("test", "$build.json"),
+    )
+    assert kept(scene, tree) == {"schema": 1, "attempt": "build#1", "json": {"count": 3}}
+    assert json.loads(read(tree)) == {"count": 3}
+
+
+def test_a_condition_of_a_later_step_also_names_output(scene: Scene) -> None:
+    tree, _ = reported(
+        scene,
+        Outcome(output="[1, 2]"),
+        step("build", output=JSON),
+        step("test", when="$build.json[0] == 1"),
+    )
+    assert kept(scene, tree)["json"] == [1, 2]
+
+
 def test_text_beyond_the_cap_is_cut_and_marked(scene: Scene) -> None:
     tree, _ = reported(
         scene,
@@ -190,6 +211,44 @@ def test_a_step_that_breaks_its_promise_of_json_fails_with_the_place(
     assert said in entry["error"]
 
 
+def test_a_surrogate_in_json_is_kept_as_its_escape(scene: Scene) -> None:
+    tree, _ = reported(
+        scene, Outcome(output='"\\ud800"'), step("build", output=JSON), step("test", "$build.json")
+    )
+    assert kept(scene, tree)["json"] == "\ud800"
+
+
+def test_json_of_an_executor_is_taken_as_it_is(scene: Scene) -> None:
+    tree, _ = reported(
+        scene,
+        Outcome(output="shown", data={"count": 3}),
+        step("build", output=JSON, output_schema=SCHEMA),
+        step("test", "$build.json"),
+        step("last", "$build.stdout"),
+    )
+    assert json.loads(read(tree)) == {"count": 3}
+    assert read(tree, "last") == "shown"
+
+
+# ── output that is not there ────────────────────────────────────────────────────────────────
+
+
+def test_a_failed_step_left_text_but_no_json(scene: Scene) -> None:
+    outcome = Outcome(output="it broke", error=failed().error)
+    reading = (step("test", "$build.json"), step("last", "$build.stdout"))
+    tree, _ = reported(scene, outcome, step("build", output=JSON), *reading)
+    assert read(tree, "last") == "it broke"
+    with pytest.raises(StepError):
+        read(tree)
+
+
+def test_the_output_of_an_attempt_that_is_not_the_last_is_not_read(scene: Scene) -> None:
+    retried = step("build", error_policy=ErrorPolicy.RETRY_ONCE)
+    tree, _ = reported(scene, failed(), retried, step("test", "$build.stdout"))
+    with tree.store.open(tree.id) as opened:
+        assert step_data.data_of(opened, "build") is None
+
+
 # ── crashes, copies and other hands ─────────────────────────────────────────────────────────
 
 
@@ -239,6 +298,15 @@ def test_a_changed_output_can_be_taken(scene: Scene, built: SessionTree) -> None
     assert read(scene.again(built)) == "by hand"
 
 
+def test_a_copy_that_was_changed_too_is_not_restored(scene: Scene, built: SessionTree) -> None:
+    scene.edit(built, "outputs/build.json", ("built", "forged"))
+    copy = scene.store.runtime(built.id) / "outputs/build.json"
+    copy.write_text(copy.read_text().replace("built", "forged"))
+    repair.restore(scene.fresh(), built.id)
+    with pytest.raises(StepError):
+        read(scene.again(built))
+
+
 def test_a_missing_output_is_restored_from_its_copy(scene: Scene, built: SessionTree) -> None:
     scene.file(built, "outputs/build.json").unlink()
     scene.file(built, "outputs").rmdir()
@@ -256,6 +324,28 @@ def test_an_output_that_is_gone_with_its_copy_fails_the_step_that_reads_it(
         read(scene.again(built))
 
 
+def test_an_output_that_goes_while_the_session_is_open_is_not_there(
+    scene: Scene, built: SessionTree
+) -> None:
+    with built.store.open(built.id) as opened:
+        scene.file(built, "outputs/build.json").unlink()
+        assert step_data.data_of(opened, "build") is None
+
+
+def test_nothing_is_known_of_a_step_that_has_not_run(built: SessionTree) -> None:
+    with built.store.open(built.id) as opened:
+        facts = step_data.facts(opened)
+        assert facts("build", "skipped") is False
+        with pytest.raises(LookupError, match="later has not run"):
+            facts("later", "approved")
+
+
+def test_the_driver_restores_what_another_process_removes(scene: Scene, built: SessionTree) -> None:
+    built.store.hold(built.id)
+    scene.file(built, "outputs/build.json").unlink()
+    assert read(built) == "built"
+
+
 @pytest.mark.parametrize("name", ["outputs", "outputs/build.json"])
 def test_an_output_behind_a_symbolic_link_is_refused(
     scene: Scene, built: SessionTree, name: str
@@ -267,6 +357,18 @@ def test_an_output_behind_a_symbolic_link_is_refused(
     with pytest.raises(StorageError) as caught:
         scene.again(built).look()
     assert caught.value.code == "PB-IO-ESCAPE"
+
+
+def test_nothing_is_written_through_a_folder_that_is_a_link(scene: Scene) -> None:
+    tree = session(scene, step("build"), step("test", "$build.stdout"))
+    tree.begin()
+    outside = scene.root / "outside"
+    outside.mkdir()
+    scene.file(tree, "outputs").symlink_to(outside)
+    with pytest.raises(StorageError) as caught:
+        tree.report("build#1", Outcome(output="x"))
+    assert caught.value.code == "PB-IO-ESCAPE"
+    assert list(outside.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -287,6 +389,12 @@ def test_a_file_that_is_no_output_is_corrupt(content: str) -> None:
     assert caught.value.code == "PB-STATE-CORRUPT"
 
 
+def test_an_output_of_a_newer_version_is_refused() -> None:
+    with pytest.raises(StateError) as caught:
+        output_files.read(b'{"schema": 2, "attempt": "build#1"}', "outputs/build.json")
+    assert caught.value.code == "PB-STATE-NEWER"
+
+
 def test_a_clone_reads_what_was_kept_elsewhere(scene: Scene, built: SessionTree) -> None:
     """tyr 19: the session's folder is all that a resume on another machine has."""
     clone = scene.cloned(built)
@@ -296,3 +404,10 @@ def test_a_clone_reads_what_was_kept_elsewhere(scene: Scene, built: SessionTree)
     scene.file(built, "outputs/build.json").write_text("{}")
     with pytest.raises(StateError):
         scene.again(clone).look()
+
+
+def test_a_clone_refuses_an_output_that_is_none(scene: Scene, built: SessionTree) -> None:
+    scene.file(built, "outputs/build.json").write_text('{"schema": 1}')
+    with pytest.raises(StateError) as caught:
+        scene.cloned(built).look()
+    assert caught.value.code == "PB-STATE-CORRUPT"

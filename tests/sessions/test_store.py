@@ -16,10 +16,12 @@ import yaml
 from pytest_mock import MockerFixture
 from support.scratch_project import Project
 from support.stored_sessions import (
+    BEGAN,
     FEATURE,
     REFUSALS,
     Failing,
     Scene,
+    ask,
     finish,
     ids,
     playbook,
@@ -28,8 +30,8 @@ from support.stored_sessions import (
 )
 
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
-from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.kernel.vocabulary import SessionStatus
+from playbook_supervisor.kernel.directives import Finish, Outcome
+from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
 from playbook_supervisor.sessions.files import pinned_inputs
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.sessions.store.disk_store import DiskStore
@@ -71,6 +73,11 @@ def test_a_new_session_is_a_folder_with_all_that_it_needs(scene: Scene) -> None:
     assert scene.store.drives(tree.id)
 
 
+def test_the_date_in_an_id_is_that_of_utc(scene: Scene) -> None:
+    scene.clock.now = BEGAN - 10 * 3_600_000 - 2000  # one second before midnight
+    assert scene.create("a").id.startswith("20260218-")
+
+
 def test_a_used_id_is_not_reserved_again(scene: Scene, mocker: MockerFixture) -> None:
     first = scene.create("a")
     tail = bytes("abcdefghijklmnopqrstuvwxyz0123456789".index(c) for c in first.id[-3:])
@@ -104,6 +111,13 @@ def test_a_project_without_sessions_has_none(scene: Scene) -> None:
     (scene.root / ".playbooks").mkdir()
     (scene.root / ".playbooks/sessions").write_text("a file in its place")
     assert scene.store.ids() == []
+
+
+def test_other_folders_are_ignored(scene: Scene) -> None:
+    tree = scene.create("a")
+    for name in ("notes", "20260219-ABC", "20260219-aaaa", "20260219-zzz"):
+        (scene.root / ".playbooks/sessions" / name).mkdir()
+    assert scene.store.ids() == [tree.id]
 
 
 @pytest.mark.parametrize(
@@ -173,6 +187,13 @@ def test_a_file_that_a_failing_machine_left_empty_is_restored(scene: Scene) -> N
     assert scene.manifest(tree)["status"] == "pending"
 
 
+def test_an_ended_session_that_vanished_is_left_alone(scene: Scene) -> None:
+    tree = scene.create("a")
+    finish(tree, tree.begin())
+    shutil.rmtree(scene.file(tree, "x").parent)
+    assert scene.fresh().driven() == []
+
+
 def test_a_session_with_a_damaged_runtime_state_counts_as_open(scene: Scene) -> None:
     tree = scene.create("a")
     with scene.store.open(tree.id) as opened:
@@ -196,6 +217,15 @@ def test_a_session_folder_that_is_a_link_is_refused(
         with pytest.raises(StorageError) as caught:
             deed()
         assert caught.value.code == "PB-IO-ESCAPE"
+
+
+def test_a_linked_folder_of_all_sessions_is_refused(scene: Scene, tmp_path: Path) -> None:
+    (scene.root / ".playbooks").mkdir()
+    (scene.root / ".playbooks/sessions").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StorageError) as caught:
+        scene.create("a")
+    assert caught.value.code == "PB-IO-ESCAPE"
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_session_held_by_another_process_is_refused_in_time(
@@ -226,9 +256,8 @@ with open(sys.argv[1], "w") as file:
 """
 
 
-@pytest.mark.parametrize(
-    ("reason", "lasting"), [(errno.EIO, False), (errno.EROFS, True), (errno.ENOSPC, True)]
-)
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
+@pytest.mark.parametrize("reason", REFUSALS, ids=errno.errorcode.get)
 def test_any_failed_write_keeps_the_old_state_and_the_next_command_works(
     scene: Scene, mocker: MockerFixture, reason: int, lasting: bool
 ) -> None:
@@ -348,6 +377,38 @@ def kai(scene: Scene, name: str, status: str, *steps: dict[str, object] | str) -
     return SessionTree(scene.store, "20260219-a7k")
 
 
+def test_a_session_of_the_originals_is_listed_before_it_has_a_playbook(scene: Scene) -> None:
+    tree = kai(scene, "kai-crashed", "in_progress", "plan", "tasks")
+    scene.file(tree, "playbook.yaml").unlink()
+    assert scene.store.ids() == ["20260219-a7k"]
+    assert scene.store.manifest("20260219-a7k").feature == "012-playbook-supervisor"
+    with pytest.raises(StateError) as caught:
+        tree.advance()
+    assert caught.value.code == "PB-STATE-NO-PLAYBOOK"
+
+
+def test_a_completed_session_of_the_originals_is_read_with_its_retries(scene: Scene) -> None:
+    """A failed entry that another attempt follows was retried: the journal says no more."""
+    tree = kai(scene, "kai-completed", "completed", "plan", "implement", "pr")
+    before = scene.file(tree, "journal.yaml").read_bytes()
+    snapshot = tree.advance()
+    assert isinstance(snapshot.directive, Finish)
+    assert snapshot.directive.status is SessionStatus.COMPLETED
+    entries = scene.store.journal(tree.id).entries
+    assert [entry.id for entry in entries] == ["plan#1", "implement#1", "implement#2", "pr#1"]
+    assert entries[1].resolution is Resolution.RETRY
+    assert scene.file(tree, "journal.yaml").read_bytes() == before
+    assert scene.again(tree).advance() == snapshot
+
+
+def test_a_retry_of_the_originals_keeps_its_stated_resolution(scene: Scene) -> None:
+    tree = kai(scene, "kai-completed", "completed", "plan", "implement", "pr")
+    said = ('error: "2 tests failed"', 'error: "2 tests failed"\n    resolution: skip')
+    scene.edit(tree, "journal.yaml", said)
+    entries = scene.store.journal(tree.id).entries
+    assert [entry.resolution for entry in entries] == [None, Resolution.SKIP, None, None]
+
+
 def test_a_crashed_session_of_the_originals_is_resumed(scene: Scene) -> None:
     """Its evidence is not there, so the step runs again, and every byte of kai stays."""
     tasks = step("tasks", postconditions=["tasks_exists"])
@@ -374,6 +435,23 @@ def test_a_crashed_session_of_the_originals_is_resumed(scene: Scene) -> None:
     assert scene.again(tree).advance().manifest.status is SessionStatus.COMPLETED
 
 
+def test_a_session_of_the_originals_continues_after_its_finished_step(scene: Scene) -> None:
+    tasks = step("tasks", postconditions=["tasks_exists"])
+    tree = kai(scene, "kai-crashed", "in_progress", "plan", tasks, "last")
+    scene.write("specs/012-playbook-supervisor/tasks.md")
+    snapshot = tree.lose(work(tree.advance()))
+    assert work(snapshot).id == "last#1"
+    (crashed,) = [e for e in scene.store.journal(tree.id).entries if e.step_id == "tasks"]
+    assert crashed.recovered
+
+
+def test_a_pending_session_of_the_originals_begins(scene: Scene) -> None:
+    tree = kai(scene, "kai-pending", "pending", step("plan", autonomy="gate_always"))
+    assert tree.look().pending
+    assert ask(tree.begin()).id == "plan#1?1"
+    assert scene.manifest(tree)["status"] == "in_progress"
+
+
 def test_a_journal_that_diverges_from_its_playbook_is_reported_with_its_place(scene: Scene) -> None:
     tree = kai(scene, "kai-crashed", "in_progress", "tasks", "plan")
     with pytest.raises(StateError) as caught:
@@ -394,3 +472,21 @@ def test_a_worktree_that_was_removed_is_not_made_again(project: Project) -> None
         assert refused.value.code == "PB-STATE-NO-WORKTREE"
         assert refused.value.guidance.startswith(f"`playbook repair {session_id} --restore`")
     assert not worktree.exists()
+
+
+def test_an_edited_status_in_the_manifest_is_ignored(scene: Scene) -> None:
+    """Where this worktree drives the session, what it wrote itself counts for listings, too."""
+    session_id = make(scene.store)
+    file = scene.store.folder(session_id) / "session.yaml"
+    file.write_text(file.read_text().replace("status: pending", "status: completed"))
+    assert scene.store.manifest(session_id).status is SessionStatus.PENDING
+    with pytest.raises(StateError) as refused, DiskStore(scene.store.checkout).open(session_id):
+        pass
+    assert refused.value.code == "PB-STATE-TAMPERED"
+
+
+def test_a_folder_without_a_runtime_state_is_not_driven(scene: Scene) -> None:
+    """A crash may leave it, before anything was known."""
+    scene.store.runtime("20260219-a7k").mkdir(parents=True)
+    assert scene.store.driven() == []
+    assert scene.store.driven() == []

@@ -73,6 +73,13 @@ def test_a_symbolic_link_to_a_folder_is_resolved(repository: Path, tmp_path: Pat
     assert agrees_with_git(tmp_path / "link").root == repository
 
 
+def test_a_relative_folder_is_taken_from_the_current_one(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(repository)
+    assert find(Path()).root == repository
+
+
 def test_a_linked_worktree_has_its_own_runtime_and_shares_the_ids(
     repository: Path, tmp_path: Path
 ) -> None:
@@ -91,6 +98,11 @@ def test_all_worktrees_of_a_repository_share_its_key(repository: Path, tmp_path:
     assert find(repository.with_name("beside")).key == key == find(repository).key
     shutil.copytree(repository, tmp_path / "copy", symlinks=True)
     assert find(tmp_path / "copy").key != key
+
+
+def test_a_worktree_inside_the_main_checkout_is_found_before_it(repository: Path) -> None:
+    git(repository, "worktree", "add", "-q", "-b", "inner", "inner")
+    assert agrees_with_git(repository / "inner").root == repository / "inner"
 
 
 def test_a_submodule_and_its_worktrees_are_checkouts_of_their_own(
@@ -132,6 +144,13 @@ def test_before_the_first_commit_there_is_a_branch_and_no_head(tmp_path: Path) -
     assert (found.branch, found.head) == ("fresh", "")
 
 
+def test_detached_there_is_a_head_and_no_branch(repository: Path) -> None:
+    git(repository, "checkout", "-q", "--detach")
+    found = agrees_with_git(repository)
+    assert found.branch == ""
+    assert found.head
+
+
 def test_packed_references_are_read_and_loose_ones_win(repository: Path) -> None:
     git(repository, "branch", "main-two")
     git(repository, "pack-refs", "--all")
@@ -141,12 +160,24 @@ def test_packed_references_are_read_and_loose_ones_win(repository: Path) -> None
     assert agrees_with_git(repository).head != packed.head
 
 
-@pytest.mark.parametrize("branch", ["013-feature/with-slashes", "größe"])
+def test_an_empty_folder_in_place_of_a_reference_is_ignored(repository: Path) -> None:
+    git(repository, "pack-refs", "--all")
+    (repository / ".git" / "refs" / "heads" / "main").mkdir()
+    assert agrees_with_git(repository).head
+
+
+@pytest.mark.parametrize("branch", ["013-feature/with-slashes", "größe", "a.b@c"])
 def test_branch_names_are_read_whole(repository: Path, branch: str) -> None:
     git(repository, "checkout", "-q", "-b", branch)
     assert agrees_with_git(repository).branch == branch
     git(repository, "pack-refs", "--all")
     assert agrees_with_git(repository).branch == branch
+
+
+def test_symbolic_references_are_followed_to_the_branch_they_mean(repository: Path) -> None:
+    git(repository, "symbolic-ref", "refs/heads/alias", "refs/heads/main")
+    git(repository, "symbolic-ref", "HEAD", "refs/heads/alias")
+    assert agrees_with_git(repository).branch == "main"
 
 
 def test_references_that_go_round_in_circles_end(repository: Path) -> None:
@@ -156,12 +187,34 @@ def test_references_that_go_round_in_circles_end(repository: Path) -> None:
     assert find(repository).head == ""
 
 
+def test_a_reference_outside_the_branches_is_no_branch(repository: Path) -> None:
+    git(repository, "update-ref", "refs/notes/x", "HEAD")
+    (repository / ".git" / "HEAD").write_text("ref: refs/notes/x\n")
+    found = find(repository)
+    assert (found.branch, found.head) == ("", git(repository, "rev-parse", "refs/notes/x"))
+
+
 @pytest.mark.parametrize(
-    "content", ["ref: refs/heads/../../../outside\n", "ref: refs/heads/\x1b[31m\n", "0123\n", ""]
+    "content",
+    [
+        "ref: refs/heads/../../../outside\n",
+        "ref: refs/heads/\x1b[31m\n",
+        "ref: /etc/passwd\n",
+        "ref: refs/heads/x y\n",
+        "0123\n",
+        "",
+    ],
 )
 def test_an_invalid_head_has_no_branch_and_no_commit(repository: Path, content: str) -> None:
     (repository / "outside").write_text("a" * 40)
     (repository / ".git" / "HEAD").write_text(content)
+    found = find(repository)
+    assert (found.branch, found.head) == ("", "")
+
+
+def test_a_reftable_is_left_to_git(repository: Path) -> None:
+    """The placeholder that git writes into HEAD is ignored."""
+    (repository / ".git" / "HEAD").write_text("ref: refs/heads/.invalid\n")
     found = find(repository)
     assert (found.branch, found.head) == ("", "")
 
@@ -173,6 +226,12 @@ def test_the_environment_has_no_effect(
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path / "other"))
     assert find(repository).root == repository
+
+
+def test_no_process_is_started(repository: Path, mocker: MockerFixture) -> None:
+    started = mocker.patch("subprocess.Popen")
+    assert find(repository).branch == "main"
+    started.assert_not_called()
 
 
 # ── refreshing ───────────────────────────────────────────────────────────────────────────────
@@ -196,6 +255,23 @@ def test_a_worktree_that_has_vanished_is_an_error_when_it_is_refreshed(
     with pytest.raises(StateError) as caught:
         refreshed(known)
     assert caught.value.code == "PB-STATE-NO-REPOSITORY"
+
+
+def test_a_head_that_has_vanished_is_an_error_when_it_is_refreshed(repository: Path) -> None:
+    known = find(repository)
+    (repository / ".git" / "HEAD").unlink()
+    with pytest.raises(StateError):
+        refreshed(known)
+
+
+def test_a_head_that_cannot_be_read_again_is_a_storage_error(
+    repository: Path, mocker: MockerFixture
+) -> None:
+    known = find(repository)
+    mocker.patch("pathlib.Path.is_dir", side_effect=PermissionError(13, "Permission denied"))
+    with pytest.raises(StorageError) as caught:
+        refreshed(known)
+    assert caught.value.code == "PB-IO-READ"
 
 
 # ── where there is nothing to find ──────────────────────────────────────────────────────────
@@ -223,7 +299,14 @@ def test_inside_a_git_directory_nothing_is_checked_out(repository: Path) -> None
         assert "is inside a git directory" in refused(repository / ".git" / inside)
 
 
-@pytest.mark.parametrize("setting", ["[core] bare\n", '[CORE]\nBare = "Yes" # so\n'])
+def test_a_bare_repository_is_refused(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "--bare", "bare.git")
+    assert "is inside a git directory" in refused(tmp_path / "bare.git")
+
+
+@pytest.mark.parametrize(
+    "setting", ["[core]\n\tbare = true\n", "[core] bare\n", '[CORE]\nBare = "Yes" # so\n']
+)
 def test_a_bare_repository_behind_a_git_file_is_refused_and_its_worktrees_are_not(
     tmp_path: Path, repository: Path, setting: str
 ) -> None:
@@ -237,13 +320,20 @@ def test_a_bare_repository_behind_a_git_file_is_refused_and_its_worktrees_are_no
     assert found.main_root == project / ".bare"
 
 
-@pytest.mark.parametrize("setting", ["[core]\nbare = no\n", '[other "core"]\nbare = true\n'])
+@pytest.mark.parametrize("setting", ["", "[core]\nbare = no\n", '[other "core"]\nbare = true\n'])
 def test_other_settings_do_not_make_a_repository_bare(repository: Path, setting: str) -> None:
     (repository / ".git" / "config").write_text(setting)
     assert find(repository).root == repository
 
 
-@pytest.mark.parametrize("content", ["gitdir: ../gone\n", "", "gitdir: \0\n"])
+def test_a_repository_without_a_config_is_found(repository: Path) -> None:
+    (repository / ".git" / "config").unlink()
+    assert find(repository).root == repository
+
+
+@pytest.mark.parametrize(
+    "content", ["gitdir: ../gone\n", "gitdir:\n", "", "nonsense", "gitdir: \0\n", "gitdir: /tmp\n"]
+)
 def test_a_git_file_that_points_nowhere_is_an_error(repository: Path, content: str) -> None:
     sub = repository / "sub"
     sub.mkdir()
@@ -251,11 +341,22 @@ def test_a_git_file_that_points_nowhere_is_an_error(repository: Path, content: s
     refused(sub)
 
 
+def test_an_empty_git_folder_is_ignored_as_by_git(repository: Path) -> None:
+    (repository / "sub" / ".git").mkdir(parents=True)
+    assert agrees_with_git(repository / "sub").root == repository
+
+
 def test_a_giant_pointer_is_not_read(repository: Path) -> None:
     (repository / "sub").mkdir()
     (repository / "sub" / ".git").write_text("gitdir: " + "x" * 10_000_000)
     with pytest.raises(StorageError) as caught:
         find(repository / "sub")
+    assert caught.value.code == "PB-IO-READ"
+
+
+def test_a_path_too_long_for_the_system_is_a_storage_error() -> None:
+    with pytest.raises(StorageError) as caught:
+        find(Path("/" + "x" * 5000))
     assert caught.value.code == "PB-IO-READ"
 
 

@@ -100,3 +100,13 @@ def test_a_lock_that_is_a_link_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot lock"), locked(tmp_path / "lock"):
         pytest.fail("locked through a link")
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_eight_processes_lose_none_of_their_increments(tmp_path: Path) -> None:
+    path = tmp_path / "count.json"
+    path.write_bytes(b"0")
+    counters = [running(COUNTER, path) for _ in range(8)]
+    for counter in counters:
+        counter.communicate()
+    assert [counter.returncode for counter in counters] == [0] * 8
+    assert json.loads(path.read_bytes()) == 8 * 40

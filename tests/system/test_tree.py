@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 from support.git_repositories import git, put, with_a_commit
 
-from playbook_supervisor.errors import GitError
+from playbook_supervisor.errors import GitError, StateError
 from playbook_supervisor.system.git.tree import (
     Changed,
     Tree,
+    TreeChanges,
     changes,
     pinned_now,
+    short,
     tree_id,
     tree_of,
 )
@@ -89,6 +91,20 @@ def test_an_edit_within_the_tick_of_the_index_is_seen(root: Path) -> None:
     assert tree_id(root) != before
 
 
+def test_a_repository_without_a_commit_has_a_tree(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    empty = git(tmp_path, "hash-object", "-t", "tree", "/dev/null")
+    assert tree_id(tmp_path) == empty
+    put(tmp_path, "a.txt")
+    assert tree_id(tmp_path) != empty
+
+
+def test_a_worktree_has_a_tree_of_its_own(root: Path, tmp_path: Path) -> None:
+    git(root, "worktree", "add", "-q", "-b", "other", "../other")
+    put(tmp_path / "other", "b.txt")
+    assert tree_id(tmp_path / "other") != tree_id(root)
+
+
 def test_an_unresolved_conflict_has_a_tree(root: Path) -> None:
     git(root, "switch", "-q", "-c", "other")
     put(root, "a.txt", "theirs\n")
@@ -101,11 +117,22 @@ def test_an_unresolved_conflict_has_a_tree(root: Path) -> None:
     assert git(root, "status", "--porcelain") == "UU a.txt"
 
 
-@pytest.mark.parametrize("file", ["index", "known.json", "config", "info/attributes"])
-def test_damage_to_our_own_files_changes_nothing(root: Path, file: str) -> None:
+def test_no_hook_of_the_user_runs(root: Path, tmp_path: Path) -> None:
+    hook = root / ".git/hooks/post-index-change"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    hook.chmod(0o755)
+    put(root, "b.txt")
+    tree_id(root)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("file", ["index", "known.json", "config", "HEAD", "info/attributes"])
+@pytest.mark.parametrize("damage", [b"", b"not what it was"])
+def test_damage_to_our_own_files_changes_nothing(root: Path, file: str, damage: bytes) -> None:
     before = tree_id(root)
     (own,) = (root / ".git/playbook/tree").glob(f"*/{file}")
-    own.write_bytes(b"not what it was")
+    own.write_bytes(damage)
     assert tree_id(root) == before
     put(root, "b.txt")
     assert tree_id(root) != before
@@ -118,6 +145,11 @@ def test_objects_that_are_gone_cost_no_tree(root: Path) -> None:
     put(root, "c.txt")
     (root / "c.txt").unlink()
     assert tree_id(root) == before
+
+
+def test_outside_a_repository_there_is_no_tree(tmp_path: Path) -> None:
+    with pytest.raises(StateError):
+        tree_id(tmp_path)
 
 
 def test_the_index_of_a_killed_process_is_removed_in_time(
@@ -136,11 +168,11 @@ def test_the_index_of_a_killed_process_is_removed_in_time(
 
 
 def test_processes_at_the_same_time_agree(root: Path) -> None:
-    for number in range(100):
+    for number in range(300):
         put(root, f"src/{number}.txt", f"{number}\n")
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: tree_id(root), range(4)))
-    assert found == [tree_id(root)] * 4
+        found = list(pool.map(lambda _: tree_id(root), range(8)))
+    assert found == [tree_id(root)] * 8
     assert not list((root / ".git/playbook/tree").glob("*/.playbook-tmp-*"))
 
 
@@ -186,9 +218,14 @@ HIDING = {
 
 
 @pytest.mark.parametrize("how", HIDING)
-def test_what_hides_an_edit_from_git_does_not_hide_it_here(root: Path, how: str) -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_what_hides_an_edit_from_git_does_not_hide_it_here(
+    root: Path, how: str, *, known: bool
+) -> None:
+    """Whether a tree was taken before, or our index is new."""
     pinned = pinned_now(root)
-    tree_id(root, pinned)
+    if known:
+        tree_id(root, pinned)
     subprocess.run(["sh", "-c", HIDING[how]], cwd=root, check=False, capture_output=True)
     before = tree_id(root, pinned)
     at = (root / "a.txt").stat().st_mtime_ns
@@ -213,7 +250,7 @@ def test_the_mode_of_a_file_counts_whatever_the_settings_say(root: Path) -> None
     assert changes(root, before, tree_id(root)).paths == ("a.txt",)
 
 
-@pytest.mark.parametrize("where", ["info/exclude", "core.excludesFile"])
+@pytest.mark.parametrize("where", ["info/exclude", "core.excludesFile", "the home"])
 def test_a_rule_that_appears_later_hides_nothing(
     root: Path, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,7 +336,7 @@ def test_variables_of_git_have_no_say(root: Path, monkeypatch: pytest.MonkeyPatc
 # ── repositories in the repository ──────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("commits", [True])
+@pytest.mark.parametrize("commits", [True, False])
 def test_a_nested_repository_is_a_folder(root: Path, *, commits: bool) -> None:
     before = tree_id(root)
     for nested in ("sub", "sub/deep", "sub/deep/er"):
@@ -318,7 +355,15 @@ def test_a_nested_repository_is_a_folder(root: Path, *, commits: bool) -> None:
     assert changes(root, after, tree_id(root)).paths == ("sub/deep/x.txt",)
 
 
-@pytest.mark.parametrize("ignore", ["none", "all"])
+def test_an_empty_nested_repository_is_nothing(root: Path) -> None:
+    before = tree_id(root)
+    git(root, "init", "-q", "sub")
+    assert tree_id(root) == tree_id(root) == before
+    put(root, "b.txt")
+    assert changes(root, before, tree_id(root)).paths == ("b.txt",)
+
+
+@pytest.mark.parametrize("ignore", ["none", "untracked", "dirty", "all"])
 def test_an_edit_in_a_submodule_is_seen(root: Path, tmp_path: Path, ignore: str) -> None:
     with_a_commit(tmp_path / "lib")
     local = ("-c", "protocol.file.allow=always")
@@ -334,6 +379,15 @@ def test_an_edit_in_a_submodule_is_seen(root: Path, tmp_path: Path, ignore: str)
     assert changes(root, before, tree_id(root)).paths == ("lib/a.txt", "lib/b.txt")
     git(root, "submodule", "deinit", "--force", "--quiet", "lib")
     assert not [each for each in changes(root, before, tree_id(root)).files if each.added]
+
+
+def test_a_worktree_inside_is_a_folder(root: Path) -> None:
+    before = tree_id(root)
+    git(root, "worktree", "add", "-q", "-b", "other", "trees/other")
+    assert changes(root, before, tree_id(root)).paths == (
+        "trees/other/.gitignore",
+        "trees/other/a.txt",
+    )
 
 
 # ── what cannot be read ─────────────────────────────────────────────────────────────────────
@@ -380,7 +434,7 @@ def test_a_name_that_git_does_not_allow_is_named(root: Path) -> None:
     assert tree_of(root) == Tree(found.id)
 
 
-@pytest.mark.parametrize("where", [".gitignore", ".git/info/exclude"])
+@pytest.mark.parametrize("where", [".gitignore", ".git/info/exclude", ".playbooks/.gitignore"])
 def test_sessions_that_are_ignored_cost_nothing(root: Path, where: str) -> None:
     put(root, ".playbooks/config.yaml", "{}")
     put(root, where, "sessions/\n")
@@ -412,8 +466,24 @@ def test_changes_name_the_files_and_count_their_lines(root: Path) -> None:
     assert found.those(lambda path: path == "a.txt").summary == "1 file, +1 −0"
 
 
-@pytest.mark.parametrize("tree", ["--output=/tmp/x", "HEAD", "a" * 40, "a" * 40 + "\n"])
+def test_a_renamed_file_is_two_changes(root: Path) -> None:
+    before = tree_id(root)
+    (root / "a.txt").rename(root / "b.txt")
+    assert changes(root, before, tree_id(root)).paths == ("a.txt", "b.txt")
+
+
+def test_equal_trees_have_no_changes(root: Path) -> None:
+    assert changes(root, tree_id(root), tree_id(root)) == TreeChanges()
+
+
+@pytest.mark.parametrize(
+    "tree", ["", "--output=/tmp/x", "HEAD", "a" * 40, "A" * 40, "a" * 40 + "\n"]
+)
 def test_what_is_no_tree_of_the_repository_is_an_error(root: Path, tree: str) -> None:
     with pytest.raises(GitError) as caught:
         changes(root, tree, tree_id(root))
     assert caught.value.code == "PB-GIT-FAILED"
+
+
+def test_people_read_seven_digits() -> None:
+    assert short("9f31c2a" + "0" * 33) == "9f31c2a"
