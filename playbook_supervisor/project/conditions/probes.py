@@ -312,14 +312,17 @@ def pull_request(asked: Asked) -> Probed:
         logged_out = github.is_logged_out(done)
         cure = "run `gh auth login`" if logged_out else "run `gh pr list` here to see why"
         return _unasked(asked, f"gh failed ({output})", cure)
+    listed = github.parse_list(done.stdout)
     try:
         pulls = {
             (state := _STATES[pull["state"]]): first_line(
                 f"pull request #{pull['number']} is {state}: {pull['url']}"
             )
-            for pull in github.parse_list(done.stdout)  # type: ignore[union-attr]
+            for pull in listed or ()
         }
     except (TypeError, KeyError):
+        listed = None
+    if listed is None:
         return _unasked(asked, "gh answered with no list of pull requests", "update gh")
     for state in _STATES.values():
         if state in pulls:

@@ -73,7 +73,7 @@ class Workshop:
             "test",
             project.argv,
             120,
-            ALONE,
+            {} if "-n" in project.argv else ALONE,
             CLEAN,
             setup=project.setup,
             setup_inputs=project.inputs,
