@@ -11,25 +11,43 @@ from playbook_supervisor.project.conditions.verdicts import Reading, read_report
 
 SHAPES = (
     "verdict: {}",
+    "**Verdict**: {}",
+    "**Verdict:** {}",
     "**VERDICT: {}**",
     "## Verdict: {}",
+    "### **Verdict**: **{}**",
+    "- Verdict: {}",
+    "* **Verdict**: `{}`",
     "## Verdict\n\n**{}** — all checks ran",
+    "## Verdict\n{}",
     "Verdict\n-------\n\n{}.",
     "| Verdict | {} |",
+    "| **Verdict** | **{}** | see below |",
     '"verdict": "{}"',
+    "## Verdict\n\n**[{}]** Every check ran",
     "## Verdict\n\n[{}]",
+    "**Verdict**: **[{}]**",
     "## QA Verdict: 013-playbook-create — {}",
+    "## QA Verdict: X — {}",
     "## QA Verdict: 013-x – {} (12 of 12)",
+    "# QA Verdict: v1.2_login - **{}**",
+    "3. Verdict: {}",
     "## Verdict\n\n**{}**: the work meets the agreement",
     "Overall verdict: {}",
+    "**Overall Verdict**: {} (12 of 12)",
+    "**Final Verdict**: {}",
     "## 7. Final verdict\n\n**{}** — no finding",
+    "## 2) Agreement Check Verdict: {}",
+    "| Final verdict | {} |",
     "---\nverdict: {}\n---\n# Report\n",
     "---\r\ntitle: x\r\nverdict: {}\r\n---\r\n# Report\r\n",
     '\ufeff---\nverdict: "{}"\n...\n# Report\n',
 )
 WORDS = {
     "PASS": "PASS",
+    "pass": "PASS",
     "Passed": "PASS",
+    "FAIL": "FAIL",
     "FAILED": "FAIL",
     "stale": "STALE",
 }
@@ -51,13 +69,14 @@ def test_every_shape_of_real_reports_is_read(shape: str, word: str, meant: str) 
 
 
 @pytest.mark.parametrize(
-    "rest",
-    [
-        ".",
-        ", with notes",
-        " — fine",
-        " (12 of 12)",
-    ],
+    "line", ["verdict: PASS", 'verdict: "PASS"', "verdict: passed # ok", "score: 1\nverdict: PASS"]
+)
+def test_a_yaml_report_states_its_verdict_by_a_key(line: str) -> None:
+    assert read_report(line, yaml=True) == Reading("PASS")
+
+
+@pytest.mark.parametrize(
+    "rest", [".", ", with notes", " — fine", " - fine", " (12 of 12)", "!", ": x"]
 )
 def test_punctuation_a_dash_or_a_bracket_may_follow(rest: str) -> None:
     assert verdict(f"Verdict: PASS{rest}") == "PASS"
@@ -67,20 +86,40 @@ def test_punctuation_a_dash_or_a_bracket_may_follow(rest: str) -> None:
     "line",
     [
         "Verdict: PASS | FAIL",
+        "Verdict: PASS/FAIL",
         "Verdict: PASS or FAIL",
+        "Verdict: PASS, FAIL or STALE",
+        "Verdict: PASS (or FAIL)",
+        "Verdict: [PASS|FAIL]",
+        "Verdict: [PASS] / [FAIL]",
         "Verdict: [PASS",
         "## Verdict\n\n[PASS] or [FAIL]",
         "## Verdict\n\n- [x] PASS\n- [ ] FAIL",
+        "## Verdict\n\nPASS | FAIL",
+        "| Verdict | PASS | FAIL |",
+        "| Verdict | PASS / FAIL |",
+        "| Verdict |",
         "Verdict: PASSABLE",
         "Verdict: PASS with remarks",
         "Verdict: pending",
+        "Verdict:",
+        "Verdict PASS",
         "Verdict: see below\n\nPASS",
         "Previous Check: FAIL with 2 failures",
         "The last verdict: FAIL",
+        "Previous Verdict: FAIL",
+        "Final verdicts: FAIL",
+        "The overall verdict: FAIL",
+        "Finally, a verdict: PASS",
         "## QA Verdict: 013-x — PASS | FAIL",
+        "## QA Verdict: 013-x — PASS or not",
         "## QA Verdict: pending — PASS",
+        "## QA Verdict: FAIL — PASS",
+        "## QA Verdict: what we hope — PASS",
         "QA Verdict: 013-x — PASS",
+        "> Verdict: FAIL",
         "We FAIL to see why it should PASS.",
+        "PASS",
         "",
     ],
 )
@@ -90,24 +129,68 @@ def test_templates_and_sentences_that_mention_a_word_state_no_verdict(line: str)
     assert "what is read: the key `verdict`" in reading.hint
 
 
+def test_the_same_word_again_behind_the_dash_is_still_one_verdict() -> None:
+    assert verdict("Verdict: PASS — passed 12 of 12, 0 FAIL") == "PASS"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("Verdict: FAIL\n\nafter mending:\n\nVerdict: PASS\n", "FAIL in line 1 and PASS in line 5"),
+        ("Verdict: PASS\n\n## Verdict\n\n**FAIL** — sorry\n", "PASS in line 1 and FAIL in line 5"),
+        ("---\nverdict: PASS\n---\n\n## Verdict: FAIL\n", "PASS in line 2 and FAIL in line 5"),
+        ("---\nverdict: FAIL\n---\nVerdict: PASS\n", "FAIL in line 2 and PASS in line 4"),
+        ("Verdict: PASS\n\nVerdict: FAIL with 2 findings", "PASS in line 1 and FAIL in line 3"),
         ("Verdict: PASS\n\nStatus: STALE", "PASS in line 1 and `status: STALE` in line 3"),
         ("Verdict: PASS (2 tests failed)", "PASS and `2 tests failed` in line 1"),
+        ("Verdict: PASS (2 of 9 scenarios fail)", "PASS and `2 of 9 scenarios fail` in line 1"),
+        ("Verdict: PASS, 12 passed 2 failed", "PASS and `12 passed 2 failed` in line 1"),
+        (
+            "Verdict: PASS, but the login test failed",
+            "PASS and `but the login test failed` in line 1",
+        ),
         ("## Verdict\n\n**PASS** — one test failed", "PASS and `one test failed` in line 3"),
+        ("Verdict: PASS\n\n**[FAIL]** 2 findings", "PASS in line 1 and FAIL in line 3"),
         ("Verdict: PASS\n- **Failed**: 2", "PASS in line 1 and `failed: 2` in line 2"),
         ("Verdict: PASS\nPassed: 10, Failed: 2", "PASS in line 1 and `Failed: 2` in line 2"),
+        ("Verdict: PASS\n| Failed tests | 2 |", "PASS in line 1 and `failed tests: 2` in line 2"),
+        (
+            "Verdict: PASS\nTests: 10 passed, 2 failed",
+            "PASS in line 1 and `tests: 10 passed, 2 failed` in line 2",
+        ),
+        ("Verdict: PASS\n### Login\nResult: FAIL", "PASS in line 1 and `result: FAIL` in line 3"),
         ("Verdict: PASS\n\nVerdict: pending", "PASS in line 1 and `pending` in line 3"),
+        ("Verdict: PASS\n\nVerdict: PASS | FAIL", "PASS in line 1 and `PASS | FAIL` in line 3"),
         (
             "Verdict: PASS\n## Final verdict\n[PASS] if all hold\n[FAIL] if not",
             "PASS in line 1 and `PASS or FAIL` in line 3",
         ),
+        ("Verdict: PASS (pending review)", "PASS and `pending review` in line 1"),
+        ("Verdict: PASS\n3. Verdict: FAIL", "PASS in line 1 and FAIL in line 2"),
+        ("Verdict: PASS\n- S2 login: **FAIL**", "PASS in line 1 and `s2 login: FAIL` in line 2"),
         ("Verdict: PASS\n### S3 login — FAIL", "PASS in line 1 and `s3 login: FAIL` in line 2"),
         ("Verdict: PASS\nOverall: FAIL", "PASS in line 1 and `overall: FAIL` in line 2"),
+        ("Verdict: PASS\nStatus: failing", "PASS in line 1 and `status: failing` in line 2"),
+        ("Verdict: PASS\nStatus: ❌", "PASS in line 1 and `status: failing` in line 2"),
         ("Verdict: PASS\nThe verdict is FAIL.", "PASS in line 1 and `verdict: FAIL.` in line 2"),
+        (
+            "Verdict: PASS\n2 of 9 scenarios fail.",
+            "PASS in line 1 and `2 of 9 scenarios fail` in line 2",
+        ),
+        ("Verdict: PASS\n2 failed, 10 passed in 3 s", "PASS in line 1 and `2 failed` in line 2"),
         ("Verdict: PASS\n- [FAIL] `id` is gone", "PASS in line 1 and FAIL in line 2"),
+        (
+            "Verdict: PASS\nFailing tests: test_login",
+            "PASS in line 1 and `failing tests: test_login` in line 2",
+        ),
+        (
+            "Verdict: PASS\n## Failed scenarios\n\n- S3",
+            "PASS in line 1 and `failed scenarios: S3` in line 4",
+        ),
+        (
+            "| Verdict | PASS |\n\n| Scenario | Result |\n|---|---|\n| S1 | ❌ FAIL |",
+            "PASS in line 1 and `result: FAIL` in line 5",
+        ),
         (
             "Verdict: PASS\n| Suite | Passed | Failed |\n|:--|--:|--:|\n| unit | 311 | 1 |",
             "PASS in line 1 and `failed: 1` in line 4",
@@ -115,6 +198,10 @@ def test_templates_and_sentences_that_mention_a_word_state_no_verdict(line: str)
         (
             "Verdict: PASS\n| Scenario | Expected | Result |\n|---|---|---|\n| S1 | 404 | FAIL |",
             "PASS in line 1 and `result: FAIL` in line 4",
+        ),
+        (
+            "| Verdict | PASS |\n|---|---|\n| Failed | 2 |",
+            "PASS in line 1 and `failed: 2` in line 3",
         ),
     ],
 )
@@ -128,12 +215,18 @@ def test_a_report_that_contradicts_itself_has_not_passed(text: str, said: str) -
     "key",
     [
         "status: FAIL",
+        "result: failed",
         "passed: false",
+        "success: no",
         "failed: 2",
+        "tests_failed: 1",
         "failures: [login]",
         "summary: {failed: 2}",
         "scenarios: [{id: a, status: FAIL}]",
+        "qa_verdict: STALE",
         "state: blocked",
+        "result: failure",
+        "failed_tests: test_login",
         "scenarios: {login: FAIL}",
     ],
 )
@@ -148,19 +241,36 @@ def test_other_keys_contradict_a_verdict_too(key: str) -> None:
 @pytest.mark.parametrize(
     "honest",
     [
+        "Previous Check: FAIL with 2 failures",
         "## Scenarios\n\n| Scenario | Result |\n|---|---|\n| login | FAIL → fixed |",
+        "- [FAIL] login, fixed in 1234567",
         "Status: FAIL → fixed → PASS",
+        "Passed: 12\nFailed: 0\nErrors: none",
         "Tests: 12 passed, 0 failed",
+        "Result: PASS",
         "## History\n\nVerdict: FAIL\n\n### The first run\n\nStatus: FAIL\n",
+        "FAIL was before.",
+        "All that should fail does, and nothing else has failed.",
         "Failed scenarios: none",
+        "Non-blocking failures: 2",
         "Root cause of failure: a clock",
+        "Fail-safe: yes",
+        "Test: `pytest` fails without the flag",
         "Errors: handled\nFailed logins: 3 tested\nKnown failures: 2",
+        "## Failure modes\n\nThere are three.",
+        "> Verdict: FAIL",
         "```\nVerdict: FAIL\n```",
         "| Suite | Passed | Failed |\n|:--|--:|--:|\n| unit | 312 | 0 |",
+        "| Scenario | Before | After |\n|---|---|---|\n| login | FAIL | PASS |",
         "| Scenario | Run 1 | Run 2 |\n|---|---|---|\n| login | FAIL | PASS |",
+        "| Scenario | Expected | Result |\n|---|---|---|\n| wrong key | FAIL | PASS |",
+        "| Run | Verdict |\n|---|---|\n| 1 | FAIL |\n| 2 | PASS |",
         "| Word | Meaning |\n|---|---|\n| FAIL | a scenario does not hold |",
         "| Windows | ❌ |\n| Linux | ✅ |",
+        "- Any unmet criterion: FAIL\n- FAIL: one does not hold",
         "## Failing tests\n\n- none",
+        "## Failed scenarios\n\n- S3 failed in the first run, fixed in 1234567",
+        "2 failed logins lock the account.\n0 failed, 12 passed",
         "Status: approved\nFailures: n/a\nTests: red before, green after",
         "The status is FAIL if a file is missing.",
     ],
@@ -175,8 +285,11 @@ def test_an_honest_report_still_passes(honest: str) -> None:
     [
         " — 0 failed",
         " (12 passed, 0 failed)",
+        " (no failures)",
+        ", none of the tests failed",
         " (previously FAIL)",
         " — the 2 failures of the first run are fixed",
+        " — failures: 0",
     ],
 )
 def test_a_verdict_may_say_that_nothing_fails(rest: str) -> None:
@@ -194,6 +307,8 @@ def test_keys_about_an_earlier_run_contradict_nothing(key: str) -> None:
     "template",
     [
         "**[PASS]** Every check ran.\n\nor\n\n**[FAIL]** N findings.",
+        "`**[PASS]** …` or `**[FAIL]** …`",
+        "**[PASS]** Every check ran, or **[FAIL]** N findings",
         "PASS — if all hold\n\nFAIL — if not",
     ],
 )
@@ -219,6 +334,10 @@ def test_no_order_of_two_verdicts_makes_a_pass(other: str, words: tuple[str, str
     assert verdict(text) == ("STALE" if "STALE" in words else "FAIL")
     same = f"{other.format(words[0])}\n\nLater:\n\n**Verdict**: {words[0]}\n"
     assert verdict(same) == words[0]
+
+
+def test_the_body_counts_where_the_front_matter_has_no_verdict() -> None:
+    assert verdict("---\ntitle: x\n---\nVerdict: PASS\n") == "PASS"
 
 
 @pytest.mark.parametrize("value", ["", "pending", "PASS | FAIL", "[PASS]", "{a: 1}"])
@@ -287,6 +406,8 @@ def test_a_yaml_report_without_the_key_has_no_verdict() -> None:
     ("front", "said"),
     [
         ("breaking_changes: 2", "breaking_changes: 2"),
+        ('breaking_changes: "1"', "breaking_changes: 1"),
+        ("adr_violations: 1", "adr_violations: 1"),
         ("breaking: true", "breaking: true"),
         ("breaking_changes: [a, b]", "breaking_changes: 2"),
         ("breaking_changes: 0\nadr_violations: 3", "adr_violations: 3"),
@@ -316,12 +437,18 @@ def test_none_in_the_front_matter_is_not_breaking(front: str) -> None:
     "line",
     [
         "Breaking changes: 2",
+        "- **Breaking changes**: 1 (the API)",
         "| Breaking changes | 3 | FAIL |",
         "| ADR violations | 1 |",
+        "breaking_changes: 10",
         "- [BREAKING] the field `id` is gone",
         "### F1 **[ADR_VIOLATION]**",
+        "| F2 | [BREAKING] | high |",
+        "breaking: true",
         "**Breaking**: yes (the API)",
+        "| Breaking | true |",
         "**[FAIL]** 2 breaking changes",
+        "**[FAIL]** one breaking change: `id` is gone",
         "FAIL — 3 ADR violations",
     ],
 )
@@ -335,11 +462,16 @@ def test_a_summary_or_a_tagged_finding_says_breaking(line: str) -> None:
     "line",
     [
         "Breaking changes: 0",
+        "Breaking changes: none",
         "| Breaking changes | 0 |",
         "There are 2 breaking changes: none of ours",
         "No [BREAKING] findings.",
+        "0 [ADR_VIOLATION] findings",
         "breaking: false",
+        "Breaking: no (2 considered)",
         "**[FAIL]** 2 findings, no breaking changes",
+        "**[PASS]** 2 breaking changes were taken back",
+        "[breaking](https://example.org) news",
         "```\n[BREAKING] example\n```",
     ],
 )
@@ -385,23 +517,30 @@ def test_prose_around_a_statement_does_not_change_it(prose: str, word: str) -> N
 
 
 UNITS = (
-    "|",
-    "*",
-    "_",
-    "\n",
-    "verdict: ",
-    "PASS - ",
-    "| Verdict | PASS |",
-    "- ",
-    "<!--",
-    "[BREAKING",
+    *"|# *_`9\n",
+    *(
+        "verdict: ",
+        "Verdict: PASS ",
+        "PASS - ",
+        "## Final Verdict: a-",
+        "[",
+        "a-a - ",
+        "| Verdict | PASS |",
+        "breaking changes: ",
+    ),
+    *("- ", "---\n", "a:\n", "<!--", "```\n", "no [", "[BREAKING"),
 )
 
 
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("unit", UNITS)
 def test_much_hostile_text_is_read_in_one_pass(unit: str) -> None:
-    for head, size in (("", 200_000), ("---\n", 30_000), ("Verdict: PASS", 30_000)):
+    for head, size in (
+        ("", 200_000),
+        ("---\n", 30_000),
+        ("Verdict: PASS", 30_000),
+        ("| ", 30_000),
+    ):
         text = head + unit * (size // len(unit))
         assert read_report(text, yaml=False).verdict in ("", "PASS")
 

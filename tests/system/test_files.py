@@ -17,7 +17,7 @@ from support.controlled_time import running
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.system.disk import files
 
-REFUSALS = [errno.ENOSPC, errno.EIO]
+REFUSALS = [errno.ENOSPC, errno.EIO, errno.EROFS]
 
 
 def names(folder: Path) -> list[str]:
@@ -85,6 +85,14 @@ def test_a_file_is_made_and_then_replaced(tmp_path: Path, durable: bool) -> None
     assert names(tmp_path) == ["journal.yaml"]
 
 
+def test_a_reader_who_has_the_old_file_open_keeps_the_old_content(tmp_path: Path) -> None:
+    path = tmp_path / "journal.yaml"
+    path.write_bytes(b"old")
+    with path.open("rb") as reader:
+        files.write_atomically(path, b"new")
+        assert reader.read() == b"old"
+
+
 def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
     path = tmp_path / "hook.sh"
     path.write_bytes(b"old")
@@ -123,14 +131,18 @@ def test_a_partial_write_is_continued(tmp_path: Path, mocker: MockerFixture) -> 
 @pytest.mark.parametrize(
     ("where", "turn", "existed"),
     [
+        ("os.open", 1, True),
         ("os.open", 1, False),
         ("os.fchmod", 1, True),
+        ("os.write", 1, True),
         ("os.write", 2, True),
         ("os.write", 2, False),
         ("os.fsync", 1, True),
+        ("os.fsync", 1, False),
         ("os.replace", 1, True),
         ("os.replace", 1, False),
         ("os.open", 2, True),
+        ("os.open", 2, False),
         ("os.fsync", 2, True),
         ("os.fsync", 2, False),
     ],
@@ -193,6 +205,33 @@ def test_a_file_system_that_cannot_sync_folders_is_no_failure(
     assert (tmp_path / "x").read_bytes() == b"new"
 
 
+def test_a_vanished_folder_is_a_storage_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError) as caught:
+        files.write_atomically(tmp_path / "gone" / "x", b"new")
+    assert caught.value.code == "PB-IO-WRITE"
+    assert not (tmp_path / "gone").exists()
+
+
+def test_a_folder_in_the_files_place_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    with pytest.raises(StorageError):
+        files.write_atomically(tmp_path / "x", b"new")
+    assert names(tmp_path) == ["x"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only to root")
+def test_a_read_only_folder_is_a_storage_error(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+    tmp_path.chmod(0o555)
+    try:
+        with pytest.raises(StorageError, match="Permission denied"):
+            files.write_atomically(path, b"new")
+    finally:
+        tmp_path.chmod(0o755)
+    assert path.read_bytes() == b"old"
+
+
 WRITER = """
 import sys
 from pathlib import Path
@@ -211,11 +250,11 @@ def test_a_killed_writer_never_leaves_a_torn_file_and_what_it_leaves_is_swept(
     path = tmp_path / "journal.yaml"
     files.write_atomically(path, b"0000000 " * 4000)
     leftovers = 0
-    for turn in range(8):
+    for turn in range(20):
         writer = running(WRITER, path)
         assert writer.stdout is not None
         assert writer.stdout.readline() == "ready\n"
-        time.sleep(turn * 7 % 20 / 2000)  # moments within 10 ms, in no order
+        time.sleep(turn * 7 % 20 / 2000)  # each of 20 moments within 10 ms, in no order
         writer.kill()
         writer.communicate()
         content = path.read_bytes()
@@ -224,7 +263,7 @@ def test_a_killed_writer_never_leaves_a_torn_file_and_what_it_leaves_is_swept(
         leftovers += len(names(tmp_path)) - 1
         files.sweep(tmp_path)
         assert names(tmp_path) == ["journal.yaml"]
-    print(f"{leftovers} stale temporary files swept")
+    print(f"20 kills, 0 torn files, {leftovers} stale temporary files swept")
 
 
 def test_sweeping_keeps_other_files_and_accepts_a_missing_folder(tmp_path: Path) -> None:
@@ -271,6 +310,11 @@ def test_only_one_process_can_reserve_a_folder(tmp_path: Path) -> None:
     assert sorted(won) == [False] * 7 + [True]
 
 
+def test_a_folder_without_a_parent_cannot_be_reserved(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="No such file"):
+        files.reserve_folder(tmp_path / "gone" / "id")
+
+
 def test_removing_takes_a_file_a_tree_or_nothing_and_follows_no_link(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -304,6 +348,11 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
     assert caught.value.code == "PB-IO-READ"
 
 
+def test_a_missing_file_is_a_file_not_found_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        files.read_bytes(tmp_path / "x")
+
+
 @pytest.mark.parametrize("name", ["folder", "pipe", "file/below", "nul\0"])
 def test_other_kinds_of_files_are_refused_without_waiting(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
@@ -312,6 +361,12 @@ def test_other_kinds_of_files_are_refused_without_waiting(tmp_path: Path, name: 
     with pytest.raises(StorageError) as caught:
         files.read_bytes(tmp_path / name)
     assert caught.value.code == "PB-IO-READ"
+
+
+def test_the_digest_is_sha_256() -> None:
+    assert files.digest(b"abc") == (
+        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    )
 
 
 # ── containment ─────────────────────────────────────────────────────────────────────────────
@@ -328,6 +383,12 @@ def test_a_path_that_leads_outside_is_refused(tmp_path: Path, relative: str) -> 
     with pytest.raises(StorageError) as caught:
         files.contained(tmp_path, relative)
     assert caught.value.code == "PB-IO-ESCAPE"
+
+
+def test_a_neighbour_that_begins_with_the_roots_name_is_outside(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    with pytest.raises(StorageError):
+        files.contained(tmp_path / "root", "../root-two/x")
 
 
 def test_an_absolute_path_is_refused_even_inside(tmp_path: Path) -> None:
