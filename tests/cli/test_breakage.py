@@ -314,3 +314,12 @@ def test_a_copy_that_cannot_be_written_stops_no_run(waiting: Project) -> None:
     assert waiting.playbook("answer", "continue").code == 0
     assert waiting.playbook("resume").code == 0
     assert waiting.manifest()["status"] == "completed"
+
+
+def test_the_list_of_sessions_shows_those_of_other_users(waiting: Project) -> None:
+    closed = waiting.session
+    assert playbook(waiting, ["run", "gated", "--agent", waiting.script(WORKS)]).code == 3
+    with closed_to_us(closed):
+        done = playbook(waiting, ["status"], first=without_privileges)
+    assert done.code == 0
+    assert closed.name in done.out

@@ -6,6 +6,7 @@ import json
 import signal
 from pathlib import Path
 
+import pytest
 from support.controlled_time import Held, eventually
 from support.scratch_project import FEATURE, Project
 
@@ -81,11 +82,26 @@ def test_the_name_of_a_child_means_the_session_that_a_person_began(project: Proj
     assert project.manifests()["top"]["status"] == "completed"
 
 
+def test_the_result_of_a_run_has_the_gate_of_the_child_with_its_context(project: Project) -> None:
+    put(project, publish=PUBLISH.replace('{{what}}?"}', '{{what}}?", preview: $write.stdout}'))
+    result = project.playbook("run", "top", "--agent", WORKS, "--json").json
+    assert result["gate"]["id"] == "release#1/ask#1?1"
+    assert "the notes" in json.dumps(result["gate"])
+    assert result["progress"] == {"done": 1, "total": 3}
+
+
 def test_autonomous_mode_passes_the_checkpoints_of_children(project: Project) -> None:
     put(project)
     ran = project.playbook("run", "top", "--agent", WORKS, "--mode", "autonomous")
     assert ran.code == 0, ran.err
     assert project.journals()["publish"][1]["gates"][0]["by"] == "autonomous"
+
+
+def test_a_playbook_whose_children_need_an_agent_needs_one(project: Project) -> None:
+    put(project, top=TOP.replace("/speckit.specify", "cli true"))
+    ran = project.playbook("run", "top", env={"PATH": "/usr/bin:/bin"})
+    assert (ran.code, "no agent was named" in ran.err) == (2, True), ran.err
+    assert project.sessions == []
 
 
 # ── failures ────────────────────────────────────────────────────────────────────────────────
@@ -139,17 +155,23 @@ def test_an_interrupted_run_goes_on_in_the_same_child(project: Project) -> None:
     assert len(project.sessions) == 2
 
 
-def test_a_runner_at_work_in_a_child_can_be_stopped_from_elsewhere(project: Project) -> None:
+@pytest.mark.parametrize(("command", "code"), [("abort", 2), ("pause", 4)])
+def test_a_runner_at_work_in_a_child_can_be_stopped_from_elsewhere(
+    project: Project, command: str, code: int
+) -> None:
     put(project, top=ALONE, publish=BUSY)
     held = Held.put(project)
     with project.spawn("run", "top", "--agent", held.agent) as runner:
         assert eventually(lambda: len(project.sessions) == 2)
         assert eventually(lambda: worker_alive(worker(project, "publish", "write#1")))
-        stopped = project.playbook("abort")
+        if command == "pause":
+            held.let_go()
+        stopped = project.playbook(command)
         runner.communicate(timeout=60)
     assert stopped.code == 0, stopped.err
-    assert runner.returncode == 2
-    assert {each["status"] for each in project.manifests().values()} == {"aborted"}
+    assert runner.returncode == code
+    statuses = {each["status"] for each in project.manifests().values()}
+    assert statuses == ({"aborted"} if command == "abort" else {"in_progress"})
 
 
 def test_the_agents_of_parallel_children_work_at_once(project: Project) -> None:

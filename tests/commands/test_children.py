@@ -76,6 +76,12 @@ def test_a_child_that_is_not_there_is_an_error_at_its_step(project: Project) -> 
     assert problem["guidance"] == "Did you mean `release`?"
 
 
+@pytest.mark.parametrize("path", ["team/deploy.yaml", "../deploy.yaml"])
+def test_a_path_that_leads_nowhere_is_an_error(project: Project, path: str) -> None:
+    write(project, "top", f"playbook {path}")
+    assert path in only(project, "top")["message"]
+
+
 def test_a_file_outside_the_projects_playbooks_only_warns(project: Project) -> None:
     write(project, "top", "playbook nowhere")
     project.write("draft.yaml", (project.root / f"{FOLDER}/top.yaml").read_text())
@@ -101,6 +107,14 @@ def test_a_child_that_is_not_valid_is_one_sentence(project: Project) -> None:
     assert problem["message"].startswith("the playbook release is not valid: line 6: ")
     assert problem["message"].endswith(" (and 1 more)")
     assert problem["guidance"] == f"Run `playbook check {FOLDER}/release.yaml`."
+
+
+def test_a_fault_far_below_is_one_sentence(project: Project) -> None:
+    write(project, "a", "playbook b")
+    write(project, "b", "playbook c")
+    write(project, "c", "playbook d")
+    assert told(project, "a")[0].startswith("c cannot run: step s1: no playbook is called 'd'")
+    assert len(problems(project, "a")) == 1
 
 
 def test_two_files_of_one_name_cannot_be_in_one_tree(project: Project) -> None:
@@ -134,6 +148,7 @@ def given(project: Project, args: str) -> list[str]:
 @pytest.mark.parametrize(
     "args",
     [
+        "{level: low}",
         "{level: '{{what}}', count: 3}",
         "{level: low, count: '{{may}}'}",
         "{level: high, count: '', token: '{{key}}'}",
@@ -149,7 +164,9 @@ def test_a_child_takes_what_fits_its_args(project: Project, args: str) -> None:
     ("args", "said"),
     [
         ("{}", "release is not given level"),
+        ("{level: ' '}", "release is not given level"),
         ("{level: [low]}", "`with` of the playbook step: $.args.level: ['low'] is not of type"),
+        ("{level: lo}", "the arg level of release must be one of low, high, not"),
         ("{level: low, count: some}", "the arg count of release must be a number"),
         ("{level: low, coutn: 3}", "release has no arg coutn; did you mean count?"),
         ("{level: '{{key}}'}", "the arg level of release is not secret"),
@@ -172,7 +189,7 @@ def test_a_required_arg_should_surely_have_a_value(project: Project) -> None:
 
 @pytest.mark.parametrize(
     ("name", "path"),
-    [("top", "a → b → a"), ("own", "own → own")],
+    [("a", "a → b → a"), ("b", "b → a → b"), ("top", "a → b → a"), ("own", "own → own")],
 )
 def test_a_cycle_is_refused_with_its_path(project: Project, name: str, path: str) -> None:
     """cat FR-9.5, NFR-2.4."""
@@ -185,10 +202,14 @@ def test_a_cycle_is_refused_with_its_path(project: Project, name: str, path: str
     assert problem["message"] == f"the playbooks run each other without end: {path}"
 
 
-def test_a_cycle_with_a_condition_on_it_ends_by_its_depth(project: Project) -> None:
+@pytest.mark.parametrize("conditional", ["a", "b"])
+def test_a_cycle_with_a_condition_on_it_ends_by_its_depth(
+    project: Project, conditional: str
+) -> None:
     """cat FR-9.5: a self-call is permitted where it can end."""
-    write(project, "a", LEAF, f"playbook b{PROVED}")
-    write(project, "b", LEAF, f"playbook a, when: $s1.approved{PROVED}")
+    when = {name: ", when: $s1.approved" * (name == conditional) for name in "ab"}
+    write(project, "a", LEAF, f"playbook b{when['a']}{PROVED}")
+    write(project, "b", LEAF, f"playbook a{when['b']}{PROVED}")
     assert told(project, "a", "b") == []
 
 
@@ -208,6 +229,19 @@ def test_children_that_are_deeper_than_allowed_are_an_error(
     write(project, "d", LEAF)
     found = [] if fits else ["its children are 3 deep, and `max_depth` is 2"]
     assert told(project, "a") == found
+
+
+def test_depth_behind_a_condition_is_seen_in_the_run(project: Project) -> None:
+    write(
+        project,
+        "a",
+        LEAF,
+        f"playbook b, when: $s1.approved{PROVED}",
+        more="limits: {max_depth: 1}\n",
+    )
+    write(project, "b", f"playbook c{PROVED}")
+    write(project, "c", LEAF)
+    assert told(project, "a") == []
 
 
 def test_a_tree_has_a_bounded_size(project: Project) -> None:
@@ -236,6 +270,8 @@ def test_something_should_prove_what_a_child_did(project: Project) -> None:
 
 # ── before a run ────────────────────────────────────────────────────────────────────────────
 
+BEGINNINGS: list[tuple[str, ...]] = [("run",), ("begin",), ("run", "--dry-run"), ("start",)]
+
 
 def refused(project: Project, words: tuple[str, ...], name: str = "top") -> tuple[int, str]:
     project.commit("Playbooks")
@@ -244,16 +280,15 @@ def refused(project: Project, words: tuple[str, ...], name: str = "top") -> tupl
     return done.code, done.out + done.err
 
 
+@pytest.mark.parametrize("words", BEGINNINGS)
 @pytest.mark.parametrize(
-    ("words", "children", "code", "said"),
+    ("children", "code", "said"),
     [
-        (("run",), {}, 1, "step s1: no playbook is called 'b'"),
-        (("start",), {}, 1, "step s1: no playbook is called 'b'"),
-        (("begin",), {"b": "playbook c", "c": LEAF}, 3, "PB-POLICY"),
-        (("run", "--dry-run"), {"b": "playbook c", "c": LEAF}, 3, "PB-POLICY"),
-        (("run",), {"b": "/nowhere.to-be-found"}, 1, "/nowhere.to-be-found"),
+        ({}, 1, "step s1: no playbook is called 'b'"),
+        ({"b": "playbook c", "c": LEAF}, 3, "PB-POLICY"),
+        ({"b": "/nowhere.to-be-found"}, 1, "/nowhere.to-be-found"),
     ],
-    ids=["missing", "missing in a commit", "forbidden", "forbidden in a plan", "no command"],
+    ids=["missing", "forbidden", "without its command"],
 )
 def test_nothing_begins_with_a_child_that_cannot_run(
     project: Project, words: tuple[str, ...], children: dict[str, str], code: int, said: str
@@ -385,6 +420,20 @@ def test_a_chart_draws_each_child_once(project: Project) -> None:
     assert boxes == ['  subgraph c1["b"]', '  subgraph c2["c"]', '  subgraph c3["top"]']
     for line in ("s2 -.->|runs| c1", "c1s1 -.->|runs| c2", "c2s1 --> c2s2"):
         assert f"  {line}\n" in chart
+
+
+def test_a_chart_of_a_session_draws_the_children_that_it_keeps(project: Project) -> None:
+    nested(project)
+    project.playbook("begin", "top", "this")
+    write(project, "c", LEAF, LEAF, LEAF)
+    chart = project.playbook("graph", "--session", project.session.name).out
+    assert "c2s1" in chart
+    assert "Ship it?" in chart
+
+
+def test_a_playbook_whose_children_are_missing_is_still_drawn(project: Project) -> None:
+    write(project, "top", "playbook nowhere")
+    assert "playbook nowhere" in project.playbook("graph", "top").out
 
 
 # ── what a session keeps ────────────────────────────────────────────────────────────────────

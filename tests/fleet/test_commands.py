@@ -843,3 +843,24 @@ def test_without_the_extra_a_server_cannot_be_used(project: Project) -> None:
     assert done.returncode == 3
     assert "psycopg is missing [PB-STATE-NO-EXTRA]" in done.stderr
     assert f"Install it: {command_for('fleet')}" in done.stderr
+
+
+def test_the_help_of_the_group_names_its_commands(project: Project, tmp_path: Path) -> None:
+    shown = project.playbook("fleet", cwd=tmp_path)
+    assert shown.code == 0
+    assert all(
+        f"\n  {name} " in shown.out
+        for name in (
+            "submit",
+            "worker",
+            "status",
+            "up",
+            "migrate",
+            "limits",
+            "rebuild",
+            "prune",
+            "retry",
+            "doctor",
+        )
+    )
+    assert refused(project.playbook("fleet", "rebuild"), "PB-ARG-USAGE")

@@ -11,7 +11,7 @@ from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Arg, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import ArgType, Autonomy, Transform
-from playbook_supervisor.project.expressions.arguments import bind, hint
+from playbook_supervisor.project.expressions.arguments import bind, hint, transformed, wanted
 from playbook_supervisor.records import replace
 
 FEATURE = Arg("feature", "Feature number or folder", required=True)
@@ -33,6 +33,22 @@ def refused(declared: Playbook, *given_args: str) -> ArgumentError:
 def test_a_positional_argument_and_a_named_one_mean_the_same() -> None:
     declared = playbook(FEATURE)
     assert bind(declared, ["013"]) == bind(declared, ["feature=013"]) == {"feature": "013"}
+
+
+def test_positional_arguments_follow_the_order_of_declaration() -> None:
+    assert bind(playbook(FEATURE, URL), ["013", "http://localhost"]) == {
+        "feature": "013",
+        "target-url": "http://localhost",
+    }
+
+
+def test_named_ones_come_in_any_order_and_are_returned_in_that_of_declaration() -> None:
+    bound = bind(playbook(FEATURE, URL), ["target-url=x", "013"])
+    assert list(bound.items()) == [("feature", "013"), ("target-url", "x")]
+
+
+def test_an_optional_argument_that_is_not_given_is_empty() -> None:
+    assert bind(playbook(FEATURE, URL), ["013"])["target-url"] == ""
 
 
 @pytest.mark.parametrize("text", ["https://host/?q=1", "a b=c", "1=2", "=x"])
@@ -82,12 +98,46 @@ def test_a_required_argument_without_a_value_is_missing(nothing: str) -> None:
     assert "feature is missing" in refused(playbook(FEATURE), nothing).message
 
 
+def test_one_error_reports_all_problems() -> None:
+    error = refused(playbook(FEATURE, URL), "feature=", "x\x07", "target-url=b", "c", "d")
+    assert error.message == (
+        "auto-feature: feature is given twice; target-url is given twice; "
+        'too many arguments: "d"; feature is missing'
+    )
+
+
+def test_an_argument_given_by_position_and_by_name_is_refused() -> None:
+    assert "feature is given twice" in refused(playbook(FEATURE), "013", "feature=014").message
+    assert "feature is given twice" in refused(playbook(FEATURE), "feature=014", "013").message
+
+
+def test_too_many_arguments_are_quoted() -> None:
+    assert 'too many arguments: "b"' in refused(playbook(FEATURE), "a", "b").message
+    assert 'too many arguments: "b", "c"' in refused(playbook(FEATURE), "a", "b", "c").message
+
+
+def test_a_playbook_without_arguments_says_so() -> None:
+    error = refused(playbook(), "013")
+    assert error.guidance == "It takes no arguments: playbook run auto-feature"
+    assert bind(playbook(), []) == {}
+
+
 @pytest.mark.parametrize("broken", ["a\nb", "a\r\nb", "a\u2028b"])
 def test_a_line_break_is_refused_with_what_to_do_instead(broken: str) -> None:
     error = refused(playbook(FEATURE), f"feature={broken}")
     assert error.message == (
         "auto-feature: feature must be one line: put longer text into a file, and give its path"
     )
+
+
+@pytest.mark.parametrize("hostile", ["\x1b[2Jx", "a\x00", "\u202eabc", "\ud800", "a\tb"])
+def test_an_argument_with_control_characters_is_refused_and_not_repeated(hostile: str) -> None:
+    error = refused(playbook(FEATURE), hostile)
+    assert error.message == "auto-feature: feature contains control characters"
+
+
+def test_a_surplus_argument_is_shown_without_its_control_characters() -> None:
+    assert '"red"' in refused(playbook(), "\x1b[31mred").message
 
 
 @given(st.lists(st.text(max_size=12), max_size=4))
@@ -134,11 +184,17 @@ def test_what_is_no_number_is_refused(text: str) -> None:
     ("typed", "value"),
     [
         *[(typed, "true") for typed in ("true", "Yes", "on", "1", "y", " TRUE ")],
+        *[(typed, "false") for typed in ("false", "NO", "off", "0", "n")],
     ],
 )
 def test_a_boolean_becomes_true_or_false(typed: str, value: str) -> None:
     """cat FR-2.2."""
     assert bind(playbook(DRAFT), [typed]) == {"draft": value}
+
+
+def test_what_is_neither_true_nor_false_is_refused() -> None:
+    message = refused(playbook(DRAFT), "maybe").message
+    assert message == 'auto-feature: draft must be true or false, not "maybe"'
 
 
 def test_an_enum_takes_one_of_its_values_and_says_which_one_was_meant() -> None:
@@ -179,9 +235,13 @@ def test_a_default_must_fit_its_type_as_a_given_value_must() -> None:
     [
         ("Add a Login Page", "add-a-login-page", "add_a_login_page", "addALoginPage"),
         ("  --already_mixed.case!! ", "already-mixed-case", "already_mixed_case", None),
+        ("HTTPServer2Beta v10", "http-server2-beta-v10", "http_server2_beta_v10", None),
         ("Über Größe", "über-größe", "über_größe", "überGröße"),
+        ("e\u0301te\u0301 2026", "été-2026", "été_2026", "été2026"),
         ("हिन्दी पाठ", "हिन्दी-पाठ", "हिन्दी_पाठ", "हिन्दीपाठ"),
+        ("日本語 テスト", "日本語-テスト", "日本語_テスト", "日本語テスト"),
         ("../../etc/passwd", "etc-passwd", "etc_passwd", "etcPasswd"),
+        ("a1", "a1", "a1", "a1"),
     ],
 )
 def test_a_transform_writes_the_words_of_a_value_in_its_way(
@@ -199,6 +259,13 @@ def test_a_value_of_which_a_transform_leaves_nothing_is_refused() -> None:
     assert message == 'auto-feature: title has no letter or digit to make kebab-case of: "?!"'
 
 
+@given(st.text(max_size=30), st.sampled_from([Transform.KEBAB_CASE, Transform.SNAKE_CASE]))
+def test_a_transformed_value_stays_as_it_is(text: str, transform: Transform) -> None:
+    once = transformed(text, transform)
+    assert transformed(once, transform) == once
+    assert not once.startswith(("-", "_"))
+
+
 def test_a_secret_arg_takes_the_name_of_a_secret_and_keeps_that() -> None:
     bound = bind(playbook(TOKEN), ["GH_TOKEN"], is_secret={"GH_TOKEN"}.__contains__)
     assert bound == {"token": "GH_TOKEN"}
@@ -208,8 +275,11 @@ def test_a_secret_arg_takes_the_name_of_a_secret_and_keeps_that() -> None:
     "given_args",
     [
         ["ghp_1234secret"],
+        ["token=ghp_1234secret"],
         ["token=gh p;1234secret"],
+        ["a=1", "ghp_1234secret"],
         ["GH_TOKEN", "ghp_1234secret"],
+        ["Z2hwXzEyMzRzZWNyZXQ="],
     ],
 )
 def test_the_value_of_a_secret_is_refused_and_not_repeated(given_args: list[str]) -> None:
@@ -219,6 +289,11 @@ def test_the_value_of_a_secret_is_refused_and_not_repeated(given_args: list[str]
     said = f"{caught.value.message} {caught.value.guidance} {caught.value.details}"
     assert "1234secret" not in said
     assert "Z2hw" not in said
+
+
+def test_a_handle_is_a_name_even_where_anything_is_known() -> None:
+    with pytest.raises(ArgumentError, match="must be the name of a secret"):
+        bind(playbook(TOKEN), ["GH TOKEN"], is_secret=lambda _: True)
 
 
 def test_all_faults_of_typed_arguments_come_in_one_error_with_an_example() -> None:
@@ -239,11 +314,18 @@ def test_all_faults_of_typed_arguments_come_in_one_error_with_an_example() -> No
     )
 
 
+def test_what_an_arg_takes_says_its_default_and_its_transform() -> None:
+    arg = Arg("slug", "A name", True, default="two words", transform=Transform.KEBAB_CASE)
+    assert wanted(arg) == "slug (optional, made kebab-case, default two words): A name"
+    assert "playbook run auto-feature [slug='two words']" in refused(playbook(arg), "?").guidance
+
+
 @pytest.mark.parametrize(
     ("arg", "shown"),
     [
         (FEATURE, "<feature>"),
         (URL, "[target-url=…]"),
+        (COUNT, "[count=number]"),
         (replace(KIND, required=False), "[kind=bug|feature]"),
         (replace(KIND, default="bug"), "[kind=bug]"),
     ],

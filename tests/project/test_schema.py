@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from playbook_supervisor.errors import ArgumentError, CheckError
 from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem
 from playbook_supervisor.formats.strict_yaml import load
 from playbook_supervisor.kernel.error_policy import MOST_RETRIES, ErrorPolicy
-from playbook_supervisor.kernel.model import Limits
+from playbook_supervisor.kernel.model import Arg, Limits, Playbook
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Condition,
@@ -31,6 +32,7 @@ from playbook_supervisor.kernel.vocabulary import (
     SessionStatus,
     Trigger,
 )
+from playbook_supervisor.project.expressions.requirement import PLAIN, SINCE_LAUNCH
 from playbook_supervisor.project.playbooks import schema
 from playbook_supervisor.project.playbooks.schema import examine, read_playbook, schema_text
 from playbook_supervisor.project.schemas.playbook_validator import conforms
@@ -87,6 +89,27 @@ def test_the_originals_own_playbook_is_read_with_every_field() -> None:
     assert [len(phase) for phase in playbook.phases] == [1, 1, 1, 1, 2, 1]
 
 
+def test_real_playbooks_are_read_as_their_authors_mean() -> None:
+    playbook = read_playbook(fixture("revue-de-site.yaml"), "revue-de-site.yaml")
+    assert playbook.version == "2.0"
+    assert playbook.args == (
+        Arg("target-url", "L'adresse à examiner", required=False),
+        Arg("feature", "", required=True),
+    )
+    assert playbook.steps[0].args.startswith("Ouvre {{target-url}} et note")
+    assert "\n\n  - une ligne par défaut\n" in playbook.steps[0].args
+    assert playbook.steps[1].args.endswith("# ceci n'est pas un commentaire")
+    assert playbook.steps[2].id == "013"
+    assert playbook.steps[2].parallel_group == "fin de course"
+
+
+def test_json_is_read_in_the_same_way() -> None:
+    """Catalyst FR-1.5."""
+    playbook = read_playbook(fixture("minimal.json"), "minimal.json")
+    assert playbook.name == "minimal"
+    assert playbook.args == ()
+
+
 @pytest.mark.parametrize(
     ("stated", "name"),
     [
@@ -103,14 +126,15 @@ def test_options_of_a_condition_are_part_of_its_canonical_text(stated: str, name
     assert read_playbook(text.encode(), "x").steps[0].postconditions == (name,)
 
 
+def test_a_minimal_step_has_empty_options() -> None:
+    """kai D-S."""
+    step = read_playbook(with_step("").encode(), "x").steps[0]
+    assert (step.args, step.model, step.parallel_group) == ("", "", "")
+    assert (step.preconditions, step.postconditions, step.escalation_triggers) == ((), (), ())
+
+
 @pytest.mark.parametrize(
-    "text",
-    [
-        "013",
-        "no",
-        "2026-02-19",
-        "null",
-    ],
+    "text", ["013", "no", "on", "1:30", "2026-02-19", "1234e567", "1.0", "null", "~", "true", "1_0"]
 )
 def test_free_text_stays_text_without_quotes(text: str) -> None:
     playbook = read_playbook(
@@ -125,31 +149,26 @@ def test_free_text_stays_text_without_quotes(text: str) -> None:
     assert type(playbook.description) is str
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        "true",
-        "False",
-    ],
-)
+@pytest.mark.parametrize("word", ["true", "True", "TRUE", "false", "False", "FALSE"])
 def test_a_boolean_is_true_or_false_in_the_spellings_of_yaml_1_2(word: str) -> None:
     text = f"{HEAD}args:\n- {{name: a, description: b, required: {word}}}\nsteps: [{STEP}}}]\n"
     assert read_playbook(text.encode(), "x").args[0].required is (word.lower() == "true")
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        "yes",
-        "1",
-        '"true"',
-    ],
-)
+@pytest.mark.parametrize("word", ["yes", "no", "on", "1", '"true"', "'false'"])
 def test_nothing_else_is_a_boolean(word: str) -> None:
     text = f"{HEAD}args:\n- {{name: a, description: b, required: {word}}}\nsteps: [{STEP}}}]\n"
     problem = only(text)
     assert (problem.line, problem.col, problem.code) == (5, 39, "PB-CHECK-SCHEMA")
     assert problem.message.endswith("not true or false")
+
+
+@pytest.mark.parametrize("command", ["/a", "/speckit.plan", "/team:a_b-c.D", "/9"])
+@pytest.mark.parametrize("model", ["opus", "claude-opus-4-1@x", "a.b/c:d_e"])
+def test_commands_and_models_of_every_spelling_are_read(command: str, model: str) -> None:
+    text = with_step(f", model: {model!r}").replace("/one", command)
+    step = read_playbook(text.encode(), "x").steps[0]
+    assert (step.command, step.model) == (command, model)
 
 
 # ── what is wrong ───────────────────────────────────────────────────────────────────────────
@@ -202,29 +221,56 @@ def test_no_message_uses_terms_of_json_schema_and_each_has_guidance() -> None:
     ("text", "message", "guidance"),
     [
         ("", "the file is empty", "A playbook has `name:`"),
+        ("# nothing\n", "the file is empty", "A playbook has `name:`"),
         ("[]\n", "this is a list, not a playbook", "A playbook has `name:`"),
+        ("text\n", "this is `text`, not a playbook", "A playbook has `name:`"),
         (f"{HEAD}args: []\nsteps: []\n", "`steps` is empty", "at least one step"),
         (f"{HEAD}args: {{}}\nsteps: [{STEP}}}]", "`args` is a mapping, not a list", "Write a list"),
+        (f"{HEAD}args:\nsteps: [{STEP}}}]", "`args` has no value", "`[]`"),
         (f"{HEAD}args: []\nsteps: [x]", "item 1 of `steps` is `x`, not a mapping", "Write a map"),
         (f"{HEAD}steps: [{STEP}}}]", "`args` is missing", "Add `args:` with a list"),
         (with_step("").replace("/one", "/a b"), "`/a b` is not a valid `command`", "`args`"),
+        (with_step("").replace("/one", "rm -rf /"), "`rm -rf /` is not a valid `command`", "slash"),
+        (with_step("").replace("/one", '"/one\\n"'), "`/one` is not a valid `command`", "slash"),
         (
             with_step("").replace("id: one", '"id": "a\\n"'),
             "is not a valid `id` of a step",
             "lowercase",
         ),
+        (with_step("").replace("id: one", "id: -a"), "`-a` is not a valid `id`", "letter or digit"),
         (with_step("").replace("id: one", "id: null"), "`id` has no value", "Write text"),
         (with_step("").replace("id: one", "id: " + "a" * 101), "has 101 characters", "most 100"),
+        (with_step(", model: $x"), "`$x` is not a valid `model`", "opus, sonnet, haiku"),
+        (with_step(", model: null"), "`model` has no value", "remove the key"),
+        (with_step(", parallel_group: ~"), "`parallel_group` has no value", "remove the key"),
+        (with_step(', parallel_group: " a"'), "is not a valid `parallel_group`", "one line"),
         (with_step(", args: [a]"), "`args` is a list, not text", "Write text"),
+        (with_step(", autonom: auto"), "`autonom` is not a known step key", "mean `autonomy`?"),
         (
             with_step(", zzz: auto"),
             "`zzz` is not a known step key",
             "keys of a step are id, command",
         ),
         (
+            with_step(", postconditions: [plan_exist]"),
+            "`plan_exist` is not a valid value",
+            "`plan_exists`?",
+        ),
+        (
+            with_step(", postconditions: [x]"),
+            "`x` is not a valid value",
+            "Allowed: spec_exists, plan",
+        ),
+        (
             with_step(", escalation_triggers: [always]"),
             "`always` is not a valid value",
             "subagent_error",
+        ),
+        (with_step(", preconditions: [[a]]"), "item 1 of `preconditions` is a list", "Write one"),
+        (
+            with_step(", error_polizy: x"),
+            "`error_polizy` is not a known step key",
+            "`error_policy`?",
         ),
         (HEAD.replace("y\n", '""\n', 1) + f"args: []\nsteps: [{STEP}}}]", "is empty", "Write text"),
         (with_step("", "[{name: a b, description: c, required: true}]"), "`name` of an arg", "Use"),
@@ -245,6 +291,11 @@ def test_each_kind_of_violation_has_a_message_and_guidance(
     assert guidance in found[0].guidance
 
 
+def test_control_characters_in_a_value_do_not_reach_the_message() -> None:
+    problem = only(with_step(', model: "\\e[31mred"'))
+    assert problem.message == "`red` is not a valid `model` of a step"
+
+
 # ── rules beyond the schema ─────────────────────────────────────────────────────────────────
 
 
@@ -258,9 +309,19 @@ def test_a_reference_to_an_arg_that_is_not_declared_is_an_error() -> None:
 FEATURE = "{name: feature, description: d, required: true}"
 
 
+def test_a_reference_where_no_arg_is_declared_says_so() -> None:
+    assert "Declared: none" in only(with_step(", args: '{{a}}'")).guidance
+
+
 def test_an_arg_declared_twice_is_an_error() -> None:
     problem = only(with_step("", f"[{FEATURE}, {FEATURE}]"))
     assert problem.message == "arg 1 already has the name `feature`"
+
+
+def test_two_steps_of_one_id_are_an_error() -> None:
+    problem = only(f"{HEAD}args: []\nsteps:\n- {STEP}}}\n- {STEP}}}\n")
+    assert (problem.line, problem.col) == (7, 8)
+    assert problem.message == "step 1 already has the id `one`"
 
 
 def steps(*groups: str) -> str:
@@ -281,6 +342,20 @@ def test_steps_of_a_parallel_group_are_next_to_each_other() -> None:
     assert len(problems(steps("a", "b", "a", "b"))) == 2
 
 
+def test_control_characters_are_refused_in_every_text() -> None:
+    text = (
+        'name: x\ndescription: "\\a"\nversion: "1.0"\nargs:\n'
+        '- {name: a, description: "\\b", required: true}\n'
+        f'steps:\n- {STEP}, args: "line\\r\\n\\ttab \\e[0m", parallel_group: "a\\x07b"}}\n'
+    )
+    assert [each.message[-6:] for each in problems(text)] == [
+        "U+0007",
+        "U+0008",
+        "U+001B",
+        "U+0007",
+    ]
+
+
 # ── versions ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -297,11 +372,14 @@ def test_a_version_that_is_not_known_is_read_as_the_newest_with_a_warning(versio
 
 LATER = [
     (with_step("") + "owner: me\n", "`owner`"),
+    (with_step("") + "reviewers: {required: [ann]}\n", "`reviewers`"),
+    (with_step("") + "limits: {max_turns: 3}\n", "`limits`"),
     (
         with_step("")
         + "  - {id: b, command: /b, autonomy: auto, error_policy: stop, when: $one.approved}\n",
         "`when`",
     ),
+    (with_step(", timeout_seconds: 5"), "`timeout_seconds`"),
     (
         with_step("", "[{name: a, description: b, required: false, transform: kebab-case}]"),
         "`transform`",
@@ -376,10 +454,35 @@ def test_reading_an_invalid_playbook_names_the_first_error_and_lists_all() -> No
     assert "playbook check" in error.guidance
 
 
+def test_reading_a_playbook_with_one_error_gives_its_guidance() -> None:
+    with pytest.raises(CheckError) as caught:
+        read_playbook(with_step("").replace("auto,", "autoo,").encode(), "p.yaml")
+    assert caught.value.message == "`autoo` is not a valid value of `autonomy`"
+    assert caught.value.guidance.startswith("Did you mean `auto`?")
+
+
+def test_reading_invalid_yaml_is_the_same_error() -> None:
+    with pytest.raises(CheckError) as caught:
+        read_playbook(b"a: 'x", "p.yaml")
+    assert (caught.value.code, caught.value.where) == ("PB-CHECK-INVALID", "p.yaml:1:4")
+
+
 def test_the_number_of_listed_problems_is_limited() -> None:
     found = problems(with_step(", preconditions: [" + "a," * 20_000 + "]"))
     assert len(found) == MAX_PROBLEMS + 1
     assert any(f"more than {MAX_PROBLEMS} problems" in each.message for each in found)
+
+
+def test_a_valid_playbook_is_read_without_the_heavy_libraries() -> None:
+    code = (
+        "import sys\nbefore = set(sys.modules)\n"
+        "from playbook_supervisor.project.playbooks.schema import examine\n"
+        f"assert examine(open({str(PLAYBOOKS / 'auto-feature.yaml')!r}, 'rb').read(), 'x')[0]\n"
+        "heavy = {'jsonschema', 'ruamel', 'difflib', 'click', 'git', 'fastjsonschema', 'decimal'}\n"
+        "print(sorted(heavy & (set(sys.modules) - before)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
 
 
 KEYS = sorted({"titel", "default"} | set(re.findall(r'"(\w+)": \{', schema_text("playbook"))))
@@ -397,6 +500,37 @@ def test_any_data_is_a_playbook_or_has_at_least_one_error(data: Any) -> None:
     playbook, found, _ = examine(json.dumps(data).encode(), "x.json")
     assert (playbook is None) == any(each.severity == "error" for each in found)
     assert all(each.line >= 1 and each.col >= 1 and each.guidance for each in found)
+
+
+VALID_STEP = st.fixed_dictionaries(
+    {
+        "id": st.uuids().map(str),
+        "command": st.sampled_from(["/a", "/b.c"]),
+        "autonomy": st.sampled_from(list(map(str, Autonomy))),
+        "error_policy": st.sampled_from(["stop", "retry_once", "gate"]),
+    },
+    optional={
+        "args": st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=30).filter(
+            lambda text: "{{" not in text
+        ),
+        "preconditions": st.lists(
+            st.sampled_from(list(map(str, sorted({*PLAIN} - SINCE_LAUNCH)))), max_size=3
+        ),
+        "escalation_triggers": st.lists(st.sampled_from(list(map(str, Trigger))), max_size=3),
+        "model": st.sampled_from(["opus", "a/b:c"]),
+    },
+)
+
+
+@given(st.lists(VALID_STEP, min_size=1, max_size=4))
+def test_every_valid_playbook_is_read_as_it_was_written(given_steps: list[dict[str, Any]]) -> None:
+    data = {"name": "x", "description": "y", "version": "1.1", "args": [], "steps": given_steps}
+    playbook = read_playbook(json.dumps(data).encode(), "x.json")
+    assert isinstance(playbook, Playbook)
+    for step, written in zip(playbook.steps, given_steps, strict=True):
+        assert step.command == written["command"]
+        assert step.args == written.get("args", "")
+        assert list(step.preconditions) == written.get("preconditions", [])
 
 
 # ── the schemas ─────────────────────────────────────────────────────────────────────────────
@@ -511,6 +645,128 @@ def test_the_generated_validator_is_up_to_date() -> None:
 def test_the_generated_validator_agrees_with_jsonschema(data: Any) -> None:
     typed = schema._typed("", load(json.dumps(data).encode(), "x.json").data)
     assert conforms(typed) == Draft7Validator(PLAYBOOK_SCHEMA).is_valid(typed)
+
+
+SAMPLES = {
+    "session": """
+        schema: 1
+        session_id: 20260219-a7k
+        playbook: auto-feature
+        feature: 013-playbook-create
+        args: {feature: 013-playbook-create}
+        status: in_progress
+        started_at: "2026-02-19T10:00:00Z"
+        completed_at: ""
+        current_step: implement
+        worktree: ../kai-session-20260219-a7k
+        branch: 013-playbook-create
+        gate: {id: "implement#1?1", reason: postcondition_fail, question: "Go on?",
+               opened_at: "2026-02-19T10:32:31.871Z"}
+        """,
+    "records": """
+        schema: 1
+        begun: {at: "2026-02-19T10:00:04.119Z", head: "5a14c5a", artifacts: {}}
+        launches:
+          - {attempt: "qa-run#1", at: "2026-02-19T10:32:07.400Z", head: "",
+             artifacts: {".qa/013-x/verdict.md": "9f31c2a0", ".qa/013-x/verdict.yaml": ""}}
+        waivers: {agreement_pass: "6b86b273"}
+        findings: {"6b86b273": accepted}
+        """,
+    "journal": """
+        schema: 1
+        entries:
+          - step_id: implement
+            status: done
+            decision: escalated
+            started_at: "2026-02-19T10:20:26.104Z"
+            completed_at: "2026-02-19T10:32:31.871Z"
+            duration_seconds: 725.767
+            attempt: 2
+            trigger: postcondition_fail
+            human_response: "fixed test, continue"
+            resolution: continue
+            error: "plan_exists: specs/013-playbook-create/plan.md is missing"
+            evidence: ["plan_exists: specs/013-playbook-create/plan.md, 212 lines"]
+            reviewers_note: a key of a person's own
+            agent: {name: claude, cost_usd: 0.25, turns: 12}
+            gates:
+              - {id: "implement#2?1", reason: postcondition_fail, place: after,
+                 opened_at: "2026-02-19T10:30:00Z", answered_at: "2026-02-19T10:31:00Z",
+                 by: "Ada <ada@example.org>", text: "fixed test, continue", resolution: continue}
+        """,
+    "config": """
+        agent: claude
+        agents: {claude: {permission_mode: plan, allowed_tools: [Bash], wait_for_limit: true},
+                 other: {exec: [other-agent, --print]}}
+        secrets: {TOKEN: [pass, show, token]}
+        commit_sessions: step
+        push_sessions: false
+        worktrees: ../{repo}-{session}
+        artifacts: {specs: specs, agreements: .agreements, qa: .qa}
+        allow: {cli: [make], http: ["*.example.org"], mcp: [tracker.read]}
+        deny: {cli: [curl]}
+        notify: [notify-send, playbook]
+        """,
+}
+
+
+def values(data: Any) -> Any:
+    """A document's data by the core rules, as a JSON Schema sees them."""
+    if isinstance(data, dict):
+        return {key: values(each) for key, each in data.items()}
+    if isinstance(data, list):
+        return [values(each) for each in data]
+    return getattr(data, "value", data)
+
+
+def errors_of(name: str, data: Any) -> list[str]:
+    return [
+        each.json_path for each in Draft7Validator(json.loads(schema_text(name))).iter_errors(data)
+    ]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_documents_of_the_format_conform_to_their_schemas(name: str) -> None:
+    assert errors_of(name, values(load(SAMPLES[name].encode(), name).data)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "path"),
+    [
+        ("session", {"status": "running"}, "$.status"),
+        ("session", {"session_id": "../../etc"}, "$.session_id"),
+        ("session", {"started_at": "yesterday"}, "$.started_at"),
+        ("journal", {"entries": [{"step_id": "x"}]}, "$.entries[0]"),
+        ("journal", {"entries": {}}, "$.entries"),
+        ("records", {"launches": [{"attempt": "x#1"}]}, "$.launches[0]"),
+        ("session", {"driver": {"mode": "alone"}}, "$.driver"),
+        ("config", {"agnt": "x"}, "$"),
+        ("config", {"agents": {"claude": {"permission_mode": "bypassPermissions"}}}, "$.agents"),
+        ("config", {"notify": []}, "$.notify"),
+    ],
+)
+def test_invalid_documents_are_refused_by_their_schemas(
+    name: str, change: dict[str, Any], path: str
+) -> None:
+    data = {**values(load(SAMPLES[name].encode(), name).data), **change}
+    found = errors_of(name, data)
+    assert found
+    assert all(each.startswith(path) for each in found)
+
+
+def test_a_session_of_the_originals_tools_conforms() -> None:
+    data = {
+        "session_id": "20260219-a7k",
+        "playbook": "auto-feature",
+        "feature": "012-x",
+        "args": {"feature": "012-x"},
+        "status": "completed",
+        "started_at": "2026-02-19T10:00:00Z",
+        "completed_at": "2026-02-19T11:00:00Z",
+        "current_step": "",
+        "worktree": "",
+    }
+    assert errors_of("session", data) == []
 
 
 def test_an_unknown_schema_is_refused_with_the_names_there_are() -> None:

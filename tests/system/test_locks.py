@@ -110,3 +110,11 @@ def test_eight_processes_lose_none_of_their_increments(tmp_path: Path) -> None:
         counter.communicate()
     assert [counter.returncode for counter in counters] == [0] * 8
     assert json.loads(path.read_bytes()) == 8 * 40
+
+
+def test_a_file_system_without_locks_is_a_storage_error(
+    tmp_path: Path, mocker: MockerFixture
+) -> None:
+    mocker.patch("fcntl.flock", side_effect=OSError(errno.ENOLCK, "No locks available"))
+    with pytest.raises(StorageError, match="No locks"), locked(tmp_path / "lock"):
+        pytest.fail("locked without a lock")
