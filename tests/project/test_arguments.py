@@ -11,7 +11,13 @@ from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Arg, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import ArgType, Autonomy, Transform
-from playbook_supervisor.project.expressions.arguments import bind, hint, transformed, wanted
+from playbook_supervisor.project.expressions.arguments import (
+    as_text,
+    bind,
+    hint,
+    transformed,
+    wanted,
+)
 from playbook_supervisor.records import replace
 
 FEATURE = Arg("feature", "Feature number or folder", required=True)
@@ -332,3 +338,8 @@ def test_what_an_arg_takes_says_its_default_and_its_transform() -> None:
 )
 def test_a_hint_shows_an_arg_as_usage_lines_do(arg: Arg, shown: str) -> None:
     assert hint(arg) == shown
+
+
+def test_a_value_of_a_program_that_is_no_json_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="of the type object"):
+        as_text(object())

@@ -795,3 +795,7 @@ def test_where_the_package_was_not_built_jsonschema_says_the_same(
     monkeypatch.setitem(sys.modules, conforms.__module__, None)
     assert examine(with_step("").encode(), "x.yaml")[0] is not None
     assert examine(with_step(", odd: 1").encode(), "x.yaml")[0] is None
+
+
+def test_the_names_of_the_schemas_are_known() -> None:
+    assert {"playbook", "session", "journal", "config"} <= {*schema.schema_names()}
