@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -84,13 +83,31 @@ class CompositeObserver(Observer):
     """Passes everything on to several observers."""
 
     def __init__(self, *observers: Observer) -> None:
-        for name in [name for name in vars(Observer) if name.startswith("on_")]:
-            setattr(self, name, partial(_each, [getattr(each, name) for each in observers]))
+        self.observers = observers
 
+    def on_event(self, event: Event, snapshot: Snapshot) -> None:
+        for observer in self.observers:
+            observer.on_event(event, snapshot)
 
-def _each(methods: Sequence[Callable[..., None]], *what: object) -> None:
-    for method in methods:
-        method(*what)
+    def on_output(self, attempt: Attempt, line: str) -> None:
+        for observer in self.observers:
+            observer.on_output(attempt, line)
+
+    def on_check(self, attempt: Attempt, shown: str, seconds: int) -> None:
+        for observer in self.observers:
+            observer.on_check(attempt, shown, seconds)
+
+    def on_gate(self, snapshot: Snapshot) -> None:
+        for observer in self.observers:
+            observer.on_gate(snapshot)
+
+    def on_end(self, snapshot: Snapshot) -> None:
+        for observer in self.observers:
+            observer.on_end(snapshot)
+
+    def on_notice(self, text: str) -> None:
+        for observer in self.observers:
+            observer.on_notice(text)
 
 
 @contextmanager

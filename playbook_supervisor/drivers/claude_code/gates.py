@@ -135,7 +135,8 @@ def dialog_answer(hook: HookContext) -> HookReply | None:
     if not isinstance(gate, Ask) or gate.id != shown:
         aborted = snapshot.manifest.status is SessionStatus.ABORTED
         late = f"playbook: the gate {shown} was answered elsewhere; this answer does not count."
-        late = has_ended([shown], snapshot.session_id) if aborted else late
+        if aborted:
+            late = has_ended([shown], snapshot.session_id)
         return HookReply("PostToolUse", snapshot=snapshot, note=late, shown=late)
     answers = hook.mapping("tool_response").get("answers")
     text = str(answers.get(question, "")) if isinstance(answers, dict) else ""
