@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from playbook_supervisor.drivers.claude_code import client_register
+from playbook_supervisor.drivers.claude_code import client_register, hook_script
 from playbook_supervisor.drivers.claude_code.client_register import Registration
 from playbook_supervisor.drivers.claude_code.marker import MARKER, marked
 from playbook_supervisor.errors import StateError, StorageError
@@ -250,8 +250,6 @@ def mark(git_dir: Path, binding: Binding) -> None:
 
 def register(here: Checkout, binding: Binding) -> None:
     """Remember the client outside of the repository, if the user's state can be written."""
-    from playbook_supervisor.drivers.claude_code import hook_script
-
     known = (executable(), binding.session, binding.client, binding.born, str(here.root))
     with suppress(StorageError):
         script = hook_script.content(binding.script)

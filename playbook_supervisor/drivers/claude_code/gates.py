@@ -17,6 +17,7 @@ from playbook_supervisor.kernel.answers import ParsedAnswer, meanings_of, read_a
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution, SessionStatus
 from playbook_supervisor.sessions.files import principal
+from playbook_supervisor.sessions.gate import gate_text
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 TYPE_CHECKING = False
@@ -76,7 +77,6 @@ def show_dialog(hook: HookContext, snapshot: Snapshot) -> HookReply | None:
 
     None if there is no person to ask, or if the dialog has come back empty several times.
     """
-    from playbook_supervisor.sessions.gate import gate_text
     from playbook_supervisor.sessions.gate.gate_context import gate_context
 
     gate = snapshot.directive

@@ -22,6 +22,7 @@ from playbook_supervisor.drivers.claude_code import (
     gates,
     hook_script,
     notices,
+    settings,
     turns,
 )
 from playbook_supervisor.drivers.claude_code.client_register import Registration
@@ -315,8 +316,6 @@ def _other_conversation(hook: HookContext) -> HookReply | None:
 
 def _settings_changed(hook: HookContext) -> HookReply | None:
     """Block a change that would remove our hooks while a session is bound; others pass."""
-    from playbook_supervisor.drivers.claude_code import settings
-
     file = Path(os.path.realpath(hook.text("file_path")))
     text = read_bytes(file) if file.is_file() else b""
     project = file == Path(os.path.realpath(hook.here.root / settings.FILE))

@@ -16,6 +16,7 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.vocabulary import Condition, Trigger
 from playbook_supervisor.project.conditions import probes
+from playbook_supervisor.project.conditions.features import of_branch
 from playbook_supervisor.project.conditions.probes import Asked, LaunchRecord, Since, UncheckedError
 from playbook_supervisor.project.conditions.probes import Workspace as Workspace
 from playbook_supervisor.project.expressions.requirement import SINCE_LAUNCH, requirement
@@ -211,8 +212,6 @@ def probe(
     known = CONDITIONS[required.condition]
     if required.flaw:
         return Probed(required.name, Answer.ERROR, f"could not be checked: {required.flaw}")
-    from playbook_supervisor.project.conditions.features import of_branch  # `check` probes nothing
-
     if known.needs_feature and not of_branch(workspace.feature):
         shown = first_line(workspace.feature, 60)
         what = f"{shown!r} is no feature" if shown else "no feature is named"

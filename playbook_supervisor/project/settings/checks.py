@@ -21,6 +21,7 @@ from playbook_supervisor.formats.sanitize import first_line, printable, some, su
 from playbook_supervisor.project.settings.config import CLEAN, CheckSpec
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.disk.files import digest
+from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.process.cancellation import Interrupted, ending_on_signals
 from playbook_supervisor.system.process.capture import Capture, redact
 
@@ -207,7 +208,6 @@ def run_check(
     checking = checking or Checking()
     if isolation is None and config.isolation.mode != "none":
         from playbook_supervisor.project.settings.isolation import of_check
-        from playbook_supervisor.system.git import checkout
 
         isolation = of_check(config, spec, checkout.find(root))
     variables = {**(os.environ if environment is None else environment), **spec.env}

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from playbook_supervisor.errors import CheckError, StorageError
+from playbook_supervisor.formats.problems import refusal
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import load as load_yaml
 from playbook_supervisor.formats.versions import current
@@ -209,8 +210,6 @@ def load(root: Path) -> Config:
         return Config()
     config, problems = examine(data, FILE)
     if problems:
-        from playbook_supervisor.formats.problems import refusal
-
         raise refusal(CODE, problems)
     return config
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from playbook_supervisor.formats.problems import refusal
 from playbook_supervisor.formats.yaml_writer import flow
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.project.settings.config import (
@@ -54,8 +55,6 @@ def read_settings(data: bytes, source: str) -> Config:
     """The settings in a session's file. CheckError with its place, StateError PB-STATE-NEWER."""
     found, problems = config.examine(data, source)
     if problems:
-        from playbook_supervisor.formats.problems import refusal
-
         raise refusal(config.CODE, problems)
     return found
 

@@ -27,13 +27,15 @@ from playbook_supervisor.kernel.directives import (
 )
 from playbook_supervisor.kernel.state import Change, Event, State
 from playbook_supervisor.kernel.vocabulary import ENDED, SessionStatus
+from playbook_supervisor.project.conditions import features
 from playbook_supervisor.project.conditions.conditions import Workspace
 from playbook_supervisor.project.settings.checks import Checking, Proof
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.files import principal
 from playbook_supervisor.sessions.files.session_branch import refusal
 from playbook_supervisor.sessions.publication import branch_admission
-from playbook_supervisor.sessions.steps import beginnings
+from playbook_supervisor.sessions.steps import beginnings, evidence
+from playbook_supervisor.sessions.steps.evidence import CheckInputs
 from playbook_supervisor.sessions.steps.open_session import OpenSession
 from playbook_supervisor.sessions.store.snapshot import Snapshot, take_snapshot
 from playbook_supervisor.system.git import checkout
@@ -46,7 +48,6 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.engine.proofs import Watch
     from playbook_supervisor.sessions.files.local_state import Launch
     from playbook_supervisor.sessions.files.manifest import Driver
-    from playbook_supervisor.sessions.steps.evidence import CheckInputs
     from playbook_supervisor.sessions.store.disk_store import DiskStore
 
 # What most calls do not need is imported where it is needed: `evidence` for a check to answer or a
@@ -146,8 +147,6 @@ class SessionEngine:
         return Begun(now, first)
 
     def lose(self, attempt: Attempt) -> Snapshot:
-        from playbook_supervisor.sessions.steps import evidence
-
         with self.store.open(self.id) as opened:
             branch_admission.admit(self.store, opened, Lost(self.store.clock(), attempt.id, False))
             workspace = self._workspace(opened, self._checkout())
@@ -237,8 +236,6 @@ class SessionEngine:
             raise refusal(self.store.checkout, snapshot.manifest, now)
         if inputs is None or not isinstance(asked, Check):
             return self._published(snapshot) if here else snapshot
-        from playbook_supervisor.sessions.steps import evidence
-
         checked, failing = evidence.answer(asked, inputs, self.store.clock)
         with self.store.open(self.id) as opened:
             branch_admission.admit(self.store, opened, checked)
@@ -257,8 +254,6 @@ class SessionEngine:
         return max(until - now, 0) / 1000
 
     def _may_answer(self, check: Check, state: State) -> bool:
-        from playbook_supervisor.sessions.steps import evidence
-
         checks, programs = self.options.runs_checks, self.options.runs_programs
         return not self.delay(state) and (checks if evidence.runs_checks(check) else programs)
 
@@ -269,8 +264,6 @@ class SessionEngine:
         events: tuple[Event, ...] = ()
         with suppress(TimeoutError), self._looking():
             while isinstance(asked := machine.directive(opened.state), Check):
-                from playbook_supervisor.sessions.steps import evidence
-
                 undoes = asked.undoes and self.options.runs_programs
                 if not undoes and (evidence.runs_programs(asked) or self.delay(opened.state)):
                     break
@@ -380,8 +373,6 @@ class SessionEngine:
     def _admit_answer(self, opened: OpenSession, answered: Answered) -> None:
         asked = machine.directive(opened.state)
         if isinstance(asked, Ask) and asked.id == answered.id:
-            from playbook_supervisor.sessions.steps import evidence
-
             step, decided = asked.member.step.id, answered.resolution
             opened.policy.admit(step, asked.reason, decided, answered.by, answered.role)
             entry = opened.entry(asked.member.id)
@@ -402,14 +393,12 @@ class SessionEngine:
             opened.runtime.launches[entry.id] = beginnings.launch(step, workspace, here.head, at)
 
     def _point_speckit(self, world: Workspace) -> dict[str, str]:
-        from playbook_supervisor.project.conditions.features import point_speckit
-
-        exported = self.options.exports
-        return dict(point_speckit(self.root, world.feature, world.config, exported=exported))
+        exports = self.options.exports
+        of, settings = world.feature, world.config
+        return dict(features.point_speckit(self.root, of, settings, exported=exports))
 
     def _check_inputs(self, opened: OpenSession) -> CheckInputs:
         from playbook_supervisor.sessions.steps import step_data
-        from playbook_supervisor.sessions.steps.evidence import CheckInputs
 
         workspace = self._workspace(opened, self._checkout())
         began_at = opened.manifest.started_at
@@ -429,8 +418,6 @@ class SessionEngine:
         return checkout.refreshed(self.store.checkout)
 
     def _workspace(self, known: OpenSession | Snapshot, here: Checkout) -> Workspace:
-        from playbook_supervisor.project.conditions import features
-
         feature = known.manifest.feature
         feature = feature or features.current(self.root, here.branch, known.config).name
         pinned = known.runtime.pinned if isinstance(known, OpenSession) else NOW

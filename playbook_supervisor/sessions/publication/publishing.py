@@ -16,6 +16,7 @@ from playbook_supervisor.kernel.state import Change, Entry
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project.conditions import conditions
 from playbook_supervisor.records import replace
+from playbook_supervisor.sessions.store.selection import top_of
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.system.process.cancellation import Interrupted
 
@@ -120,8 +121,6 @@ def _tree(snapshot: Snapshot) -> tuple[str, ...]:
     steps = snapshot.state.playbook.steps
     if not (snapshot.manifest.parent or any(step.has_child for step in steps)):
         return (snapshot.session_id,)
-    from playbook_supervisor.sessions.store.selection import top_of
-
     return tuple(_with_children(snapshot.store, top_of(snapshot.store, snapshot.session_id)))
 
 

@@ -14,6 +14,7 @@ from playbook_supervisor.formats.sanitize import last_words, printable
 from playbook_supervisor.kernel.directives import Outcome, possible_usage
 from playbook_supervisor.project.settings import checks
 from playbook_supervisor.records import replace
+from playbook_supervisor.system.disk.log_file import LogFile, last_part
 from playbook_supervisor.system.process.capture import redact
 
 TYPE_CHECKING = False
@@ -48,8 +49,6 @@ def logged_attempts(private: Path) -> tuple[str, ...]:
 
 def new_log(private: Path, attempt_id: str) -> LogFile:
     """An empty log, for what the attempt's agent says."""
-    from playbook_supervisor.system.disk.log_file import LogFile
-
     return LogFile(log_path(private, attempt_id))
 
 
@@ -64,8 +63,6 @@ def keep_words(private: Path, attempt_id: str, text: str, secrets: Iterable[str]
 
 def last_lines(private: Path, attempt_id: str, count: int) -> tuple[str, ...]:
     """The last lines with visible text of an attempt's log; empty if there is none."""
-    from playbook_supervisor.system.disk.log_file import last_part
-
     text = last_part(log_path(private, attempt_id), _PART)
     lines = (printable(line).rstrip() for line in text.split("\n"))
     return tuple([line for line in lines if line][-count:])

@@ -37,6 +37,7 @@ from playbook_supervisor.sessions.files.manifest import (
 )
 from playbook_supervisor.sessions.files.pinned_inputs import Pinned
 from playbook_supervisor.sessions.files.projection import load_manifest, project
+from playbook_supervisor.sessions.steps import evidence, output_files
 from playbook_supervisor.sessions.steps.open_session import OpenSession
 from playbook_supervisor.system.disk.ab_file import ABFile
 from playbook_supervisor.system.disk.files import (
@@ -89,8 +90,6 @@ def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSe
         manifest, data = load_manifest(folder, runtime)
         portable_records.load(folder, runtime)
         if integrity.outputs(runtime.digests):
-            from playbook_supervisor.sessions.steps import output_files
-
             output_files.require_unchanged(folder, runtime)
     except (KeyError, TypeError, ValueError) as error:
         raise unreadable(place, str(error)) from error
@@ -122,8 +121,6 @@ def adopt(
     keep_settled(private, runtime, parsed.entries[: len(parsed.entries) - due])
     runtime.digests[JOURNAL] = [digest(data)]
     portable_records.adopt(folder, runtime, [entry.id for entry in state.entries])
-    from playbook_supervisor.sessions.steps import output_files
-
     output_files.adopt(folder, pinned.playbook, runtime, child=bool(known.parent))
     runtime.digests["session.yaml"] = [digest(stated)]
     text = JournalText.parsed(data, parsed, due)
@@ -254,8 +251,6 @@ def _with_answers(held: OpenSession) -> Runtime:
 
 
 def _take_answer(opened: OpenSession, entries: dict[str, Entry]) -> bool:
-    from playbook_supervisor.sessions.steps import evidence
-
     asked = machine.directive(opened.state)
     if not isinstance(asked, Ask) or asked.member.id not in entries:
         return False

@@ -41,6 +41,7 @@ from playbook_supervisor.sessions.engine.session_engine import (
     EngineOptions,
     SessionEngine,
 )
+from playbook_supervisor.sessions.engine.work import work_of
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.publication import branch_admission
 from playbook_supervisor.sessions.store.snapshot import Snapshot, at_work, due_children, running
@@ -252,8 +253,6 @@ class SessionTree:
         return log_path(self.of(attempt).private, attempt.own_id)
 
     def work(self, snapshot: Snapshot, attempt: Attempt) -> Work:
-        from playbook_supervisor.sessions.engine.work import work_of
-
         return work_of(self.root, snapshot.of(attempt), attempt, self.input_of(attempt))
 
     def input_of(self, attempt: Attempt) -> str:
