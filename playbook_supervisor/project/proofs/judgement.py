@@ -145,8 +145,8 @@ _PYTHON = ".py"
 _AROUND = 1  # lines around a change that are shown
 
 
-class Became(StrEnum):
-    """What has become of a test since the beginning."""
+class TestChange(StrEnum):
+    """How a test has changed since the beginning."""
 
     SAME = "unchanged"
     SURROUNDINGS = "same test, changed surroundings"
@@ -168,14 +168,14 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """A test of the beginning that needs a word: what has become of it, and what it said.
+    """A test of the beginning that a person may have to judge: how it changed, and what it said.
 
     `moved_to` is the name of a test with the same body. `said` is the message of its failure with
     the code of now; empty if it passes.
     """
 
     test: str
-    became: Became
+    change: TestChange
     said: str = ""
     moved_to: str = ""
 
@@ -188,7 +188,7 @@ class Concern:
     @property
     def title(self) -> str:
         """`test_calc::test_add: renamed to test_calc.py::test_sum`."""
-        return f"{self.test}: {self.became}" + (f" to {self.moved_to}" if self.moved_to else "")
+        return f"{self.test}: {self.change}" + (f" to {self.moved_to}" if self.moved_to else "")
 
 
 class TestSources:
@@ -228,23 +228,23 @@ class TestSources:
                 return path, ".".join([*parts[end:], name])
         return "", name
 
-    def became(self, test: str, verdict: Verdict) -> tuple[Became, str]:
-        """What has become of a test in its file, and the name of one with the same body."""
+    def change(self, test: str, verdict: Verdict) -> tuple[TestChange, str]:
+        """How a test has changed in its file, and the name of one with the same body."""
         path, name = self.place(test, verdict)
         if not path:
-            return (Became.CHANGED if self._changed else Became.SAME), ""
+            return (TestChange.CHANGED if self._changed else TestChange.SAME), ""
         if path not in self._changed:
-            return Became.SAME, ""
+            return TestChange.SAME, ""
         before, now = (self.functions(path, side) for side in (0, 1))
         if name not in before:  # another language, or a test that is made while it runs
             is_there = bool(self._texts.get(path, (b"", b""))[1])
-            return (Became.CHANGED if is_there else Became.REMOVED), ""
+            return (TestChange.CHANGED if is_there else TestChange.REMOVED), ""
         if name in now:
             same = now[name].code == before[name].code
-            return (Became.SAME if same else Became.CHANGED), ""
+            return (TestChange.SAME if same else TestChange.CHANGED), ""
         if other := self._moved.get(_body(before[name])):
-            return Became.RENAMED, other
-        return Became.REMOVED, ""
+            return TestChange.RENAMED, other
+        return TestChange.REMOVED, ""
 
     def shown(self, concern: Concern, verdict: Verdict) -> Iterator[str]:
         """The difference of a test's function, as lines of a unified diff."""
@@ -358,18 +358,18 @@ def _concern(
     sources: TestSources,
 ) -> Concern | None:
     then, later = old.get(test), now.get(test)
-    became, moved_to = sources.became(test, verdict)
+    change, moved_to = sources.change(test, verdict)
     if then is not None and then.holds and _ran(then) >= _ran(verdict):
         if later is not None and _ran(later) >= _ran(verdict):
             return None
         if later is not None:
-            return Concern(test, Became.FEWER if later.ran else Became.SKIPPED)
-        if became is Became.RENAMED and _runs(moved_to, now):
+            return Concern(test, TestChange.FEWER if later.ran else TestChange.SKIPPED)
+        if change is TestChange.RENAMED and _runs(moved_to, now):
             return None
-        return Concern(test, Became.REMOVED)
-    if became is Became.SAME and sources.differ and (later is None or later.holds):
-        became = Became.SURROUNDINGS
-    return Concern(test, became, _failure(test, verdict, old), moved_to)
+        return Concern(test, TestChange.REMOVED)
+    if change is TestChange.SAME and sources.differ and (later is None or later.holds):
+        change = TestChange.SURROUNDINGS
+    return Concern(test, change, _failure(test, verdict, old), moved_to)
 
 
 def _failure(test: str, verdict: Verdict, old: Mapping[str, Verdict]) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from playbook_supervisor.formats.sanitize import counted, first_line, some
 from playbook_supervisor.kernel.directives import Answer
 from playbook_supervisor.project.proofs.composed_runs import ComposedRuns
-from playbook_supervisor.project.proofs.judgement import Became, Concern, Verdict, concerns
+from playbook_supervisor.project.proofs.judgement import Concern, TestChange, Verdict, concerns
 from playbook_supervisor.project.proofs.proving import prove
 from playbook_supervisor.project.proofs.questions import keep_question
 from playbook_supervisor.project.proofs.runs import Run
@@ -36,7 +36,7 @@ _NAMED = 3  # tests that evidence names
 _SAID = 80  # characters of a message
 _LARGEST = 1 << 20  # bytes of a file whose lines are compared
 _AROUND = 1  # lines around a change that are shown
-_COUNTING = frozenset({Became.REMOVED, Became.SKIPPED, Became.FEWER})
+_COUNTING = frozenset({TestChange.REMOVED, TestChange.SKIPPED, TestChange.FEWER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class _Case:
         known = concerns(begun, old.tests or {}, now, self.runs.sources)
         red = {each.test for each in known if self._fails_as_before(each.test, now)}
         found = [each for each in known if each.test not in red and self._counts(each)]
-        unchanged = [each for each in found if each.became is Became.SAME]
+        unchanged = [each for each in found if each.change is TestChange.SAME]
         if unchanged:
             raise self._refuse(self._disagreeing(unchanged, base))
         if not found:
@@ -224,7 +224,7 @@ class _Case:
         return self.options.red and no_worse and same
 
     def _counts(self, concern: Concern) -> bool:
-        part = AS_MANY if concern.became in _COUNTING and not concern.said else OLD_TESTS
+        part = AS_MANY if concern.change in _COUNTING and not concern.said else OLD_TESTS
         return part not in self.options.without
 
     def _disagreeing(self, found: Sequence[Concern], base: Run) -> str:
@@ -304,16 +304,16 @@ class _Case:
 
     def _has_changed(self, name: str, verdict: Verdict) -> bool:
         sources = self.runs.sources
-        became, _ = sources.became(name, verdict)
-        if became is Became.SAME or sources.place(name, verdict)[0]:
-            return became is not Became.SAME
+        change, _ = sources.change(name, verdict)
+        if change is TestChange.SAME or sources.place(name, verdict)[0]:
+            return change is not TestChange.SAME
         return name in (self.runs.new.tests or {})  # which runs the changed files alone
 
     # ── the question to a person ────────────────────────────────────────────────────────────
 
     def _ask(self, found: Sequence[Concern], others: Sequence[str]) -> None:
         lines, known = [], list[list[str]]()
-        around = [each.test for each in found if each.became is Became.SURROUNDINGS]
+        around = [each.test for each in found if each.change is TestChange.SURROUNDINGS]
         together = around if len(around) > _NAMED else []
         for each in found:
             if each.test in together:
@@ -326,7 +326,7 @@ class _Case:
                 known.append(shown)
         if together:
             tests = ", ".join(together)
-            lines.append(f"{len(together)} tests: {Became.SURROUNDINGS}: {tests}")
+            lines.append(f"{len(together)} tests: {TestChange.SURROUNDINGS}: {tests}")
         lines += others
         if not lines:
             return
@@ -338,7 +338,7 @@ class _Case:
     def _surroundings(self, found: Sequence[Concern]) -> list[str]:
         tests, place = self.runs.base.tests or {}, self.runs.sources.place
         unplaced = any(not place(each.test, tests[each.test])[0] for each in found)
-        around = any(each.became is Became.SURROUNDINGS for each in found)
+        around = any(each.change is TestChange.SURROUNDINGS for each in found)
         return self._differences(new=True) if around or unplaced else []
 
     def _differences(self, *, new: bool) -> list[str]:
