@@ -30,9 +30,11 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # A failed test is repeated once, at most one in each process: docs/decisions/0070.
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --second-tries=1
+# `make test TESTS='not thorough'` runs the long families among the others, as .ci/run does: 0085.
+TESTS := not long
 
 test: .venv/installed-dev
-	$(PYTEST) -m 'not long'
+	$(PYTEST) -m '$(TESTS)'
 
 test-core: .venv/installed-dev
 	$(PYTEST) -m 'not long' --ignore=tests/fleet --ignore=tests/inbox --ignore=tests/dialects
@@ -43,7 +45,6 @@ coverage: .venv/installed-dev
 	$(PYTEST) -m 'not long' --cov --cov-report= --cov-report=json:.coverage.json
 	$(BIN)/python tools/coverage_gates.py .coverage.json
 
-test-long: export HYPOTHESIS_PROFILE := full
 test-long: .venv/installed-dev .venv/wheelhouse .venv/spec-kit .venv/newest-client .venv/older-fleet \
   .venv/node-runners .venv/agents
 	$(PYTEST) -m 'long and not thorough'

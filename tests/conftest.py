@@ -169,8 +169,7 @@ def pytest_collection_finish() -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """More than there are processors: tests wait for processes, long ones mostly for clients."""
     processors = os.cpu_count() or 1
-    long = config.option.markexpr.startswith("long")
-    return 2 * processors if long else processors + 2
+    return processors + 2 if config.option.markexpr == "not long" else 2 * processors + 1
 
 
 GUARD = pytest.StashKey[isolation_guard.Guard]()

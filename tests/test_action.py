@@ -57,6 +57,7 @@ def test_a_run_that_is_killed_is_kept_and_reported(forge: Forge) -> None:
     assert done.summary == f"The run failed. Its log says why: {log}\n"
 
 
+@pytest.mark.long
 def test_a_comment_that_cannot_be_written_fails_a_run_that_waits_and_hides_no_status(
     forge: Forge,
 ) -> None:

@@ -63,6 +63,7 @@ def test_a_playbook_runs_to_its_gate_and_continues_after_the_answer(forge: Forge
     assert forge.comments == []  # the repository has no workflow that would read answers
 
 
+@pytest.mark.long
 def test_a_run_that_is_repeated_does_not_answer_again(forge: Forge) -> None:
     """Its answer would count as that of the person who gave it, who need not know of it."""
     assert dispatch(forge, playbook="auto-feature", feature="013").ok
@@ -93,6 +94,7 @@ def test_hostile_answers_and_names_change_nothing(forge: Forge) -> None:
     assert not list(forge.folder.rglob("stolen"))
 
 
+@pytest.mark.long
 def test_work_goes_to_another_branch_if_the_push_is_rejected(forge: Forge) -> None:
     """Others may have pushed to it in the hours of a run, or it may be protected."""
     hook = forge.bare / "hooks/update"

@@ -107,6 +107,7 @@ def test_a_comment_answers_the_gate_and_the_run_goes_on(forge: Forge) -> None:
     assert re.search(r"^    .*completed", forge.comments[1], re.MULTILINE)
 
 
+@pytest.mark.long
 def test_the_next_question_follows_and_a_comment_about_the_last_one_is_refused(
     forge: Forge,
 ) -> None:
@@ -126,6 +127,7 @@ def test_the_next_question_follows_and_a_comment_about_the_last_one_is_refused(
     assert [gate["by"] for gate in gates(forge)] == people
 
 
+@pytest.mark.long
 def test_a_policy_decides_who_may_answer(forge: Forge, project: Project) -> None:
     rule = 'match: {step: qa-plan}\nanswered_by: ["1815+ada@users.noreply.github.com"]\n'
     project.write(".playbooks/policies/people.yaml", rule)
@@ -190,6 +192,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.long
 def test_hostile_comments_change_nothing_and_are_shown_literally(forge: Forge) -> None:
     begin(forge)
     before = forge.git("rev-parse", FEATURE)
@@ -210,6 +213,7 @@ def test_a_comment_that_is_too_long_is_refused(forge: Forge) -> None:
     assert (huge.ok, huge.ran) == (False, ["Read"])
 
 
+@pytest.mark.long
 def test_a_run_that_is_repeated_asks_again_and_answers_nothing(forge: Forge) -> None:
     """Another person may repeat it, and its answer would count as the first one's."""
     begin(forge)

@@ -43,6 +43,7 @@ def test_a_run_killed_at_any_write_is_resumed_to_its_end(
         print(f"\nkills survived: {found['kills']} of every {of}th of {found['points']} writes")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("shard", "of"), shards(16))
 def test_a_beginning_killed_at_any_write_is_whole_or_not_there(

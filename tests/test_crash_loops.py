@@ -96,6 +96,7 @@ def broken_promises(scene: Scene, log: Log) -> Iterator[str]:
             settled.add(who.partition("#")[0])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("shard", some_shards())
 def test_a_run_with_loops_killed_at_any_write_is_resumed_to_its_end(

@@ -22,7 +22,8 @@ def say(words: str, root: Path) -> None:
     driving.answer([words], cwd=root)
 
 
-@pytest.mark.parametrize("playbook", ["proved", pytest.param("parent", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("playbook", ["proved", pytest.param("parent", marks=pytest.mark.thorough)])
 def test_an_answer_that_takes_settings_over_is_whole_or_can_be_given_again(
     project: Project, playbook: str
 ) -> None:

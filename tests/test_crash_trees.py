@@ -123,6 +123,7 @@ def broken_promises(scene: Scene, log: Log) -> Iterator[str]:
     yield from (f"the answer to {one} was lost" for one in set(answered) - gates)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("shard", some_shards())
 def test_a_run_with_children_killed_at_any_write_is_resumed_to_its_end(

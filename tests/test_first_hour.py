@@ -194,6 +194,7 @@ def test_from_an_empty_folder_to_a_pull_request(
     assert "switch to another branch and remove its own with `git branch -d`" in stays.err
 
 
+@pytest.mark.long
 @needs_bubblewrap
 def test_a_change_is_made_proved_and_published_in_isolation(
     folder: Path, home: Path, forge: Forge
@@ -212,6 +213,7 @@ def test_a_change_is_made_proved_and_published_in_isolation(
     assert [each["head"] for each in forge.pulls] == [BRANCH]
 
 
+@pytest.mark.long
 def test_a_worktree_is_removed_after_the_merge(folder: Path, home: Path, forge: Forge) -> None:
     project = MAKE.begun(folder / "greet", home)
     project.playbook("init", "--yes")

@@ -188,6 +188,7 @@ ASKS: dict[str, dict[str, object]] = {
 }
 
 
+@pytest.mark.long
 def test_every_command_runs_what_the_guide_says(hostile: Hostile) -> None:
     """A new command fails this until the guide lists it."""
     allowed, project = documented(), hostile.project

@@ -47,6 +47,7 @@ def waits(project: Project) -> bool:
 class TestCommandsThatOnlyAHumanMayRun:
     """kai FR26: only a human answers. This is the row of the contract about the command line."""
 
+    @pytest.mark.long
     def test_are_refused_in_a_shell_of_the_client(self, conversation: Conversation) -> None:
         for command, argv in DECIDING.items():
             refused = conversation.runs(*argv)

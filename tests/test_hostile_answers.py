@@ -54,14 +54,14 @@ def prepared(project: Project) -> Project:
     return project
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param("bytes", marks=pytest.mark.long),
         "endless",
         *(
             pytest.param(each, marks=pytest.mark.thorough)
-            for each in ("text", "nothing", "separators", "failure")
+            for each in ("bytes", "text", "nothing", "separators", "failure")
         ),
     ],
 )
@@ -83,6 +83,7 @@ def test_what_is_no_answer_of_git_is_not_taken_for_one(prepared: Project, kind: 
     assert "could not be checked: git's answer cannot be understood" in done.out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("script", ["yes '[{' | head -c 30000000", "exec yes '[{'"])
 def test_a_gh_that_prints_without_end_is_bounded(
     prepared: Project, script: str, monkeypatch: pytest.MonkeyPatch
@@ -99,6 +100,7 @@ def test_a_gh_that_prints_without_end_is_bounded(
     assert prepared.journal()[-1]["error_code"] == "PB-STEP-FORGE"
 
 
+@pytest.mark.long
 def test_where_no_file_may_grow_each_command_says_so(prepared: Project) -> None:
     """`ulimit -f 0`: not even a temporary folder is usable."""
     for command in (*COMMANDS, ("init", "--yes"), ("index",), ("demo",), ("doctor",)):

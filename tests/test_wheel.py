@@ -160,6 +160,7 @@ def advised(env: Path, folder: Path) -> str:
     return said.strip().replace(str(env / "bin/python"), "PYTHON")
 
 
+@pytest.mark.long
 def test_what_is_installed_runs_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
     fresh = tmp_path / "venv"
     python = fresh / "bin/python"
@@ -274,6 +275,7 @@ steps:
 """
 
 
+@pytest.mark.long
 def test_an_executor_of_a_third_party_is_installed_and_used(wheel: Path, tmp_path: Path) -> None:
     """cat FR-4.10, NFR-6.1; own L-8: from a wheel of its own, with nothing changed here."""
     theirs, fresh, project = tmp_path / "theirs", tmp_path / "venv", tmp_path / "project"

@@ -163,7 +163,6 @@ class TestOnlyTheLicensedStep:
 
 
 class TestNoEarlyStop:
-    @pytest.mark.smoke
     def test_a_model_that_stops_at_once_is_sent_back_and_later_released(
         self, project: Project, go: Go
     ) -> None:

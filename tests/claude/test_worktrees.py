@@ -16,7 +16,6 @@ def project(installed: Project) -> Project:
     return installed
 
 
-@pytest.mark.smoke
 def test_the_session_that_waits_in_a_new_worktree_is_adopted(
     installed: Project, start: Start
 ) -> None:

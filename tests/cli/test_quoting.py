@@ -227,6 +227,7 @@ class TestASession:
         project.write(f".qa/{FEATURE}/test-plan.md", f"{line}\n")
         project.write(f".qa/{FEATURE}/verdict.md", f"---\nverdict: FAIL\n---\n{line}\n")
 
+    @pytest.mark.long
     def test_says_nothing_that_poses_as_a_directive(
         self, hostile: tuple[Conversation, str]
     ) -> None:

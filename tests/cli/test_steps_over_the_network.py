@@ -76,6 +76,7 @@ def test_a_session_of_requests_and_tool_calls_is_journaled_without_secrets(
     assert not [path for path in kept if SECRET.encode() in path.read_bytes()]
 
 
+@pytest.mark.long
 def test_an_unexpected_answer_is_tried_again_where_the_playbook_says_so(
     triage: Project, site: Site
 ) -> None:

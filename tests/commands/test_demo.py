@@ -100,6 +100,7 @@ def test_the_demo_answers_its_own_gate_without_a_terminal(project: Project, tmp_
     assert (made.root / "greet.py").is_file()
 
 
+@pytest.mark.long
 def test_at_a_terminal_a_person_answers(project: Project, tmp_path: Path) -> None:
     with Terminal(project, "demo", TMPDIR=str(tmp_path)) as terminal:
         terminal.until("✓")

@@ -92,6 +92,7 @@ def test_tests_that_fail_already_are_proposed_and_said(project: Project) -> None
     assert "these tests fail already" in done.err
 
 
+@pytest.mark.long
 def test_failing_tests_are_named_with_what_the_first_one_says(project: Project) -> None:
     project.write("test_one.py", "def test_a():\n    pass\n\n\ndef test_b():\n    assert 1 == 2\n")
     project.write("conftest.py", "")

@@ -127,6 +127,7 @@ def test_each_failure_is_told_without_the_url(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.long
 def test_a_server_that_hangs_does_not_delay_the_others(site: Site, tmp_path: Path) -> None:
     config = to(at(site, "slow"), at(site, "good", "xml"))
     said = url_notices.send_to_urls(config, *SAID, tmp_path, 3.0)
@@ -193,6 +194,7 @@ def test_a_program_is_given_the_link_on_its_line(gated: Project) -> None:
     assert gated.read("called") == f"{title}: {question} {link}\n"
 
 
+@pytest.mark.long
 def test_a_hook_sends_without_waiting(
     gated: Project, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,6 +86,7 @@ def test_a_worker_that_is_asked_to_stop_puts_back_what_it_has_in_hand(fleet: Fle
     assert "interrupted" in fleet.journal(session)
 
 
+@pytest.mark.long
 def test_agents_end_before_a_lease_that_cannot_be_renewed(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,6 +279,7 @@ def test_an_agent_that_is_missing_here_may_be_found_elsewhere(fleet: Fleet) -> N
     assert "step_id" not in fleet.journal(session)
 
 
+@pytest.mark.long
 def test_a_session_has_not_ended_before_its_branch_says_so(fleet: Fleet) -> None:
     program = fleet.folder.with_name("agent")
     program.write_text(

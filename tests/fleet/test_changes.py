@@ -83,6 +83,7 @@ def test_an_edit_that_a_flag_of_the_index_hides_breaks_the_proof(
     )
 
 
+@pytest.mark.long
 def test_an_ignored_folder_of_sessions_and_a_repository_inside_hide_nothing(
     fleet: Fleet, agent: Agent
 ) -> None:

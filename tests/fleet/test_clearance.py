@@ -171,6 +171,7 @@ def test_a_step_of_an_executor_and_one_of_a_child_session_ask(project: Project) 
     ]
 
 
+@pytest.mark.long
 def test_an_answer_may_take_long_and_an_interrupted_runner_does_not_wait_for_it(
     project: Project,
 ) -> None:

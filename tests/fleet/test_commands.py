@@ -128,6 +128,7 @@ def test_without_a_fleet_its_commands_say_how_to_set_one_up(project: Project) ->
     assert not (project.home / ".local/state/playbook/fleet").exists()
 
 
+@pytest.mark.long
 def test_up_says_who_must_migrate_a_server(project: Project, postgres: Server) -> None:
     project.env["PLAYBOOK_FLEET"] = url = postgres.url(postgres.create())
     said = refused(project.playbook("fleet", "up"), "PB-FLEET-NOT-UP")
@@ -359,6 +360,7 @@ def test_watching_prints_each_change(up: Project, database: FleetDatabase) -> No
     assert watching.returncode == 0
 
 
+@pytest.mark.long
 @pytest.mark.measured
 def test_watching_outlasts_a_database_that_is_away(project: Project, postgres: Server) -> None:
     project.env["PLAYBOOK_FLEET"] = url = postgres.url(postgres.create())

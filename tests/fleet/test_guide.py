@@ -36,6 +36,7 @@ def stage(project: Project) -> Stage:
     return stage
 
 
+@pytest.mark.long
 @needs_bubblewrap
 @pytest.mark.measured
 def test_the_commands_of_the_guide_work_on_a_server(stage: Stage, database: str) -> None:

@@ -77,6 +77,7 @@ def test_nothing_that_an_agent_puts_into_the_clone_runs_in_the_worker(
             assert "PLAYBOOK_WORKER=" in each.read_text(), each.name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("filters", [True, False])
 def test_of_programs_that_an_agent_names_to_git_a_commits_hooks_alone_run(
     fleet: Fleet, loot: Path, filters: bool
@@ -91,6 +92,7 @@ def test_of_programs_that_an_agent_names_to_git_a_commits_hooks_alone_run(
     assert ran == (set() if filters else {*OF_A_COMMIT, "reference-transaction"})
 
 
+@pytest.mark.long
 def test_an_agent_decides_nothing_in_the_fleet(fleet: Fleet, loot: Path) -> None:
     waiting, queued = fleet.submit(), fleet.submit()
     fleet.advance(waiting)

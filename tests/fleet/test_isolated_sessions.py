@@ -82,6 +82,7 @@ def looted(fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: 
     return fleet.kept(session, "loot.txt")
 
 
+@pytest.mark.long
 def test_without_isolation_a_session_finds_the_secrets_of_another_repository(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +105,7 @@ def test_in_isolation_a_session_sees_nothing_of_another_repository(
     assert KEY not in loot
 
 
+@pytest.mark.long
 def test_hooks_of_git_are_isolated_also_when_a_session_is_only_aborted(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,7 @@ def test_a_step_that_settled_while_the_remote_was_away_does_not_run_again(
     assert chains.broken_lines(chain) == chains.undone(chain) == chains.done_twice(chain) == []
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("soon")
 def test_the_next_take_up_of_the_same_worker_begins_after_the_late_push(
     fleet: Fleet, session: str, monkeypatch: pytest.MonkeyPatch
@@ -101,6 +102,7 @@ def test_the_next_take_up_of_the_same_worker_begins_after_the_late_push(
     assert fleet.subjects(session)[:5] == ["Snapshot", "Claim", "Snapshot", "Snapshot", "Claim"]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("soon")
 def test_a_late_push_is_dropped_once_another_worker_has_claimed_the_session(
     fleet: Fleet, session: str
@@ -115,6 +117,7 @@ def test_a_late_push_is_dropped_once_another_worker_has_claimed_the_session(
     assert chains.broken_lines(chains.read(fleet.origin.root)[session]) == []
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("soon")
 def test_a_late_push_ends_with_its_worker(fleet: Fleet, session: str) -> None:
     with away_from_the_first_step_on(fleet, session):
@@ -124,6 +127,7 @@ def test_a_late_push_ends_with_its_worker(fleet: Fleet, session: str) -> None:
     assert fleet.subjects(session) == ["Snapshot", "Claim", "Snapshot"]
 
 
+@pytest.mark.long
 def test_a_session_is_cancelled_while_its_remote_is_waited_for(fleet: Fleet, session: str) -> None:
     fleet.term = Term(9.0)
     aside = fleet.origin.root.with_name("aside.git")
@@ -205,6 +209,7 @@ def test_a_session_is_aborted_however_often_its_worker_died(fleet: Fleet, sessio
     assert "not needed" in fleet.journal(session)
 
 
+@pytest.mark.long
 def test_deaths_no_longer_count_once_a_step_has_settled(fleet: Fleet, session: str) -> None:
     fleet.die_with(session, 2)
     deaths = []

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
 from support.controlled_time import eventually, gone, python, wait_until
 from support.scratch_project import Project
 from test_journeys import playbook, summary
@@ -150,6 +151,7 @@ def test_the_child_is_asked_first_and_the_others_after_half_of_the_notice(tmp_pa
     assert deadline - 1.0 <= asked_at[second] < deadline
 
 
+@pytest.mark.long
 def test_a_frozen_worker_holds_nothing_up(tmp_path: Path) -> None:
     with working(tmp_path, *python(STUBBORN), term=1.5) as worker:
         pids = numbers(worker, 3)
@@ -299,6 +301,7 @@ def test_a_frozen_worker_keeps_no_agent_at_work(project: Project) -> None:
         assert max(session.times()) < frozen + 2.0 + LATE
 
 
+@pytest.mark.long
 def test_a_child_that_is_asked_to_end_journals_it(project: Project) -> None:
     session = Session(project, seconds=60)
     with session.driven(term=12.0, notice=11.0) as worker:

@@ -184,6 +184,7 @@ def test_https_tells_a_refusal_from_a_server_that_cannot_answer(
     assert said(site.refs(f"{address}/{status}/widgets")).code == AWAY
 
 
+@pytest.mark.long
 def test_a_listing_has_a_minute_and_a_push_five_whatever_a_fetch_may_take(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

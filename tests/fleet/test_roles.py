@@ -64,6 +64,7 @@ def test_only_the_answer_of_the_role_that_a_policy_names_counts(fleet: Fleet, ro
     assert fleet.audit().code == 0
 
 
+@pytest.mark.long
 def test_an_answer_is_not_moved_to_a_gate_that_its_writer_never_saw(
     fleet: Fleet, role: Role
 ) -> None:

@@ -518,6 +518,7 @@ def test_a_push_whose_answer_is_lost_with_the_network_is_found_when_it_is_tried_
     assert site.at(f"refs/heads/{BRANCH}") == last.head
 
 
+@pytest.mark.long
 def test_a_remote_that_does_not_answer_is_given_up(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

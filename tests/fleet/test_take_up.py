@@ -35,6 +35,7 @@ def child(fleet: Fleet) -> int:
     return int(program)
 
 
+@pytest.mark.long
 def test_a_cancelled_session_whose_runner_does_not_react_is_aborted_all_the_same(
     fleet: Fleet,
 ) -> None:
@@ -121,6 +122,7 @@ def test_a_child_learns_at_once_of_a_cancellation_that_came_before_it(fleet: Fle
     assert words == ["not needed", ADA]
 
 
+@pytest.mark.long
 def test_a_renewal_that_fails_for_whatever_reason_is_tried_again(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

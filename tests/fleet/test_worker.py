@@ -58,6 +58,7 @@ def test_a_signal_lets_a_worker_put_back_what_it_has_in_hand(fleet: Fleet) -> No
     assert fleet.row(session).state == "queued"
 
 
+@pytest.mark.long
 def test_what_a_killed_worker_leaves_is_put_back_and_removed_by_the_next(fleet: Fleet) -> None:
     settings = fleet.folder.parent / "config/playbook/worker.yaml"
     settings.write_text("transports: [file]\nlease: 6\n")
@@ -165,6 +166,7 @@ def test_commands_that_claude_code_would_lack_are_missed_before_anything_is_queu
     assert fleet.database.rows() == []
 
 
+@pytest.mark.long
 def test_a_database_that_is_away_is_told_once_and_its_return_too(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -402,6 +402,7 @@ def assert_refused(heard: list[str]) -> None:
             assert (status[1], "only a human may" in said) == ("403", True), (way, said)
 
 
+@pytest.mark.long
 @linux
 @pytest.mark.measured
 def test_an_agent_answers_with_no_stolen_cookie(attacked: Attacked) -> None:

@@ -285,6 +285,7 @@ def test_cookies_of_no_one_are_no_one(served: Served) -> None:
 # ── floods ──────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.long
 @pytest.mark.measured
 def test_two_thousand_wrong_tokens_are_refused_and_others_are_served(project: Project) -> None:
     """Most are not even looked at, whatever cookies come with them."""

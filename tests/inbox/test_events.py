@@ -293,6 +293,7 @@ def within(
         assert terminal.end() == 130
 
 
+@pytest.mark.long
 def test_without_watches_changes_are_told_some_seconds_late_and_the_page_says_so(
     project: Project,
 ) -> None:

@@ -114,6 +114,7 @@ def test_the_page_of_a_gate_shows_what_a_page_of_this_machine_shows(
     assert views() == []
 
 
+@pytest.mark.long
 def test_a_page_follows_the_session_from_snapshot_to_snapshot(fleet: Fleet, waiting: str) -> None:
     with visited(fleet) as (served, client):
         listener = Listener(client)
@@ -189,6 +190,7 @@ def test_an_answer_goes_to_the_database_and_a_worker_journals_it(
     assert fleet.audit().code == 0
 
 
+@pytest.mark.long
 def test_an_answer_to_what_has_changed_is_refused(fleet: Fleet, waiting: str) -> None:
     with visited(fleet) as (served, client):
         page = Page(served, client)
@@ -204,6 +206,7 @@ def test_an_answer_to_what_has_changed_is_refused(fleet: Fleet, waiting: str) ->
         assert page.answer("continue").status_code == 303
 
 
+@pytest.mark.long
 def test_a_policy_refuses_in_the_inbox_what_the_worker_would_refuse(
     fleet: Fleet, address: str
 ) -> None:
@@ -234,6 +237,7 @@ except urllib.error.HTTPError as refused:
 """
 
 
+@pytest.mark.long
 def test_an_agent_of_another_repository_answers_nothing(fleet: Fleet, waiting: str) -> None:
     with visited(fleet) as (served, client):
         page = Page(served, client)

@@ -30,6 +30,7 @@ def succeeded(user: str, pattern: str = "", room: str = "") -> list[str]:
     return [f"{group}: {name}: {seen}" for (group, name), seen in found.items() if seen]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("user", "pattern"),
     [("root", "by renaming"), ("ada", "a submodule")],

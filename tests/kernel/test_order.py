@@ -574,6 +574,7 @@ def cost_of_a_group(size: int) -> int:
     return cost
 
 
+@pytest.mark.long
 def test_the_cost_of_a_group_grows_at_most_with_its_square() -> None:
     """Each event looks at each member once: twice the group, four times the work."""
     assert cost_of_a_group(200) < 4.5 * cost_of_a_group(100)

@@ -69,6 +69,7 @@ def without_times(evidence: str) -> str:
     return " ".join(word for word in evidence.split() if not word.replace(".", "").isdecimal())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kill", [pytest.param(NOW, marks=pytest.mark.thorough), BEGINNING, EARLIER]
 )
@@ -86,6 +87,7 @@ def test_a_kill_in_any_run_changes_nothing_but_the_time(
     assert without_times(again.stdout) == without_times(after.stdout)
 
 
+@pytest.mark.long
 def test_two_checks_of_a_repository_have_rooms_and_questions_of_their_own(
     project: Project, tmp_path: Path
 ) -> None:

@@ -263,6 +263,7 @@ RED_CHANGES: dict[str, tuple[str, bool]] = {
 }
 
 
+@pytest.mark.long
 def test_what_failed_at_the_beginning_may_fail_as_it_did_and_no_other_way(tmp_path: Path) -> None:
     root = project(tmp_path, **{"test_calc.py": CASES_OF_ONE})
     assert judged(root, lambda root: put(root, "more.py")).answer is Answer.NOT_HELD
@@ -421,6 +422,7 @@ def test_flaky():
 """
 
 
+@pytest.mark.long
 def test_what_passes_at_the_second_try_is_said_to_have_needed_it(tmp_path: Path) -> None:
     root = project(tmp_path, **{"test_flaky.py": FLAKY.format(runs=str(tmp_path / "runs"))})
     fix(root)
