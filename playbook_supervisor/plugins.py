@@ -10,17 +10,14 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import Any, TypeAlias
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, TypeAlias
-
-    Named: TypeAlias = tuple[str, str, str]  # the group, the name and what it stands for
+Named: TypeAlias = tuple[str, str, str]  # the group, the name and what it stands for
 
 AGENTS = "playbook_supervisor.agents"
 """A `Factory` for each name that `--agent` accepts (docs/agents.md)."""

@@ -8,9 +8,11 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 from playbook_supervisor import plugins
 from playbook_supervisor.errors import CODES, StateError, guidance
@@ -76,7 +78,9 @@ WRITERS = {
     "system/process/processes.py",  # the worker file, which is locked before it is written
 }
 
-HOT = tuple((REPOSITORY / "tests/hot_modules.txt").read_text("utf-8").split())
+QUICK, OTHERS = map(str.split, (REPOSITORY / "tests/hot_modules.txt").read_text().split("\n\n"))
+"""What the hook of a tool call loads, and the process around each agent: no `typing` there."""
+HOT = (*QUICK, *OTHERS)
 """What `hook`, `next`, `report` and `check FILE` load: there each millisecond counts."""
 HEAVY = {
     "asyncio",
@@ -94,7 +98,6 @@ HEAVY = {
     "shutil",
     "subprocess",
     "tempfile",
-    "typing",
     "urllib.request",
     "yaml",
 }
@@ -239,7 +242,7 @@ def dotted(path: Path) -> str:
 
 
 class TestEconomy:
-    """Records, late imports and no `typing` are for the hot modules; others read plainly."""
+    """Records and late imports are for the hot modules, no `typing` for the quick ones of them."""
 
     COLD = tuple(path for path in MODULES if dotted(path) not in HOT)
 
@@ -291,8 +294,12 @@ class TestEconomy:
         return "#" in lines[node.lineno - 1] or lines[before].lstrip().startswith("#")
 
     def test_types_are_imported_in_the_ordinary_way_elsewhere(self) -> None:
-        cold = (path for path in self.COLD if path != PACKAGE / "__init__.py")
-        assert_none(name_of(path) for path in cold if "TYPE_CHECKING = False" in text_of(path))
+        quick = {PACKAGE / "__init__.py", *(path for path in MODULES if dotted(path) in QUICK)}
+        assert_none(
+            name_of(path)
+            for path in MODULES
+            if path not in quick and "TYPE_CHECKING = False" in text_of(path)
+        )
 
 
 class TestFiles:
@@ -340,10 +347,13 @@ class TestErrorCodes:
         assert_none(text for text in CODES.values() if not text.endswith(".") or "\n" in text)
 
 
-def test_hot_paths_import_nothing_heavy() -> None:
+@pytest.mark.parametrize(
+    ("modules", "heavy"), [(QUICK, {*HEAVY, "typing"}), (HOT, HEAVY)], ids=["quick", "hot"]
+)
+def test_hot_paths_import_nothing_heavy(modules: Sequence[str], heavy: set[str]) -> None:
     """In one process: what one module imports would be there for the next, too."""
     done = subprocess.run(
-        [sys.executable, "-S", "-c", PROBE.format(modules=HOT, heavy=HEAVY)],
+        [sys.executable, "-S", "-c", PROBE.format(modules=modules, heavy=heavy)],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from playbook_supervisor.cli import output
 from playbook_supervisor.cli.render import json_shapes, text
 from playbook_supervisor.drivers.claude_code.allowlist import calls
+from playbook_supervisor.drivers.claude_code.context import DirectiveDetails
 from playbook_supervisor.formats.directive_line import defused, directive_line, quoted
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Check, Run
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.sessions.gate import gate_text
-from playbook_supervisor.sessions.store.snapshot import for_agents, for_us
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from playbook_supervisor.drivers.claude_code.context import DirectiveDetails
-    from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.sessions.store.snapshot import Snapshot, for_agents, for_us
 
 _WAIT_FOR_AGENTS = "Wait for the agents."
 _SETTLED = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.drivers import driver_lock, own_agents
 from playbook_supervisor.drivers.claude_code import authorization
@@ -21,7 +22,6 @@ from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.checkout import current_folder as current_folder
 from playbook_supervisor.system.process import ancestry
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.drivers.observers import Observer
 

@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from playbook_supervisor.drivers import own_agents
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.records import Record, as_mapping
 from playbook_supervisor.system.disk.files import locked, read_bytes, write_atomically
+from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.process import ancestry
 from playbook_supervisor.system.process.process_groups import (
     RUNNER,
@@ -25,11 +27,7 @@ from playbook_supervisor.system.process.process_groups import (
     worker_alive,
 )
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Literal
-
-    from playbook_supervisor.system.git.checkout import Checkout
     from playbook_supervisor.system.process.channel import Connection
 
 _LOCK = RUNNER

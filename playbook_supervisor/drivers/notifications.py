@@ -15,13 +15,10 @@ from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.vocabulary import GateReason
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.system.disk.files import content, locked, remove, write_atomically
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.project.settings.config import Config
 
 DEADLINE = 10.0  # seconds that the program, or the services behind the URLs, may take
 _SENT = "called"

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Self, TypeVar
 
 from playbook_supervisor.formats.timestamps import from_time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from enum import StrEnum
-    from typing import Any, Self, TypeVar
-
-    _Word = TypeVar("_Word", bound=StrEnum)
+_Word = TypeVar("_Word", bound=StrEnum)
 
 
 def json_object(line: str) -> dict[str, Any]:

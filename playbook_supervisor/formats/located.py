@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, TypeAlias
 
 from playbook_supervisor.errors import CheckError, StateError, TextPosition
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record, field, replace
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, NoReturn, TypeAlias
 
 MAX_DEPTH = 64
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from playbook_supervisor.errors import CheckError, PlaybookError, TextPosition
+from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Literal
-
-    from playbook_supervisor.formats.located import Document, Path
-
-    Severity = Literal["error", "warning", "note"]
+Severity = Literal["error", "warning", "note"]
 
 MAX_PROBLEMS = 500  # at most this many problems of one file are reported
 

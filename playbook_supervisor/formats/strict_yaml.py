@@ -8,14 +8,11 @@ of the parser: nothing here recurses, and libyaml looks ahead by one line only.
 from __future__ import annotations
 
 import re
+from typing import Any, NoReturn
 
 from playbook_supervisor.errors import CheckError, StateError
 from playbook_supervisor.formats.located import Builder, Document, Plain, refuse, refuse_conflict
 from playbook_supervisor.formats.sanitize import printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, NoReturn
 
 MAX_BYTES = 1024 * 1024
 # People write more bytes per value; a file of nothing but brackets would take 200 MiB.

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 from playbook_supervisor.errors import StateError
+from playbook_supervisor.formats.located import Document
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, TypeAlias
-
-    from playbook_supervisor.formats.located import Document
-
-    Data: TypeAlias = Mapping[str, Any]
+Data: TypeAlias = Mapping[str, Any]
 
 NEWEST: dict[str, int] = {
     "install.yaml": 1,

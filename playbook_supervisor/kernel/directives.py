@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import Any
 
 from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.vocabulary import (
@@ -18,10 +19,6 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.records import Record, field, replace
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 # ── directives ────────────────────────────────────────────────────────────────────────────
 

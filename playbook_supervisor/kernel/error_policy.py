@@ -11,12 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import ClassVar
 
 from playbook_supervisor.records import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import ClassVar
 
 MOST_RETRIES = 10
 DEFAULT = "default"  # the key of a map that is no error code

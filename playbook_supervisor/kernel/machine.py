@@ -8,6 +8,7 @@ it finds the steps concerned and applies their rows of the transition table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.kernel import answers, gates, phases
@@ -40,11 +41,7 @@ from playbook_supervisor.kernel.table import ANSWERED, TABLE, Move, Transition
 from playbook_supervisor.kernel.vocabulary import ENDED, Place, Resolution, SessionStatus
 from playbook_supervisor.records import replace
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    Moves: TypeAlias = list[tuple[Step, Move]]
+Moves: TypeAlias = list[tuple[Step, Move]]
 
 _AT_A_GATE = frozenset({Position.GATED, Position.ASKING, Position.HELD})
 _BEFORE_RUN = frozenset({Position.DUE, Position.CLEARED})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, wraps
+from typing import TypeVar
 
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.vocabulary import (
@@ -19,12 +20,8 @@ from playbook_supervisor.kernel.vocabulary import (
 )
 from playbook_supervisor.records import Record, field, replace
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TypeVar
-
-    T = TypeVar("T")
-    S = TypeVar("S")
+T = TypeVar("T")
+S = TypeVar("S")
 
 FIRST_VERSION = "1.0"
 """The version of kai's playbooks, which have slash commands and conditions without parameters."""

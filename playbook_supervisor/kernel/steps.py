@@ -6,6 +6,8 @@ and the time, and returns the event that follows for this step alone.
 
 from __future__ import annotations
 
+from typing import Any
+
 from playbook_supervisor.kernel import gates, tools
 from playbook_supervisor.kernel.directives import (
     Begun,
@@ -43,10 +45,6 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.records import replace
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 UNDO_REPORT = "undo"
 """The name of the condition that reports what was undone of an attempt."""

@@ -7,22 +7,17 @@ How the members of a parallel group affect each other cannot be in a table: see 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
+from typing import Any
 
 from playbook_supervisor.kernel import gates, recovery, steps
+from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.state import Event, Position, State
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from playbook_supervisor.kernel.model import Step
-
-    # the move determines which class of observation the rule is given
-    Rule = Callable[[State, Step, Any, int], Event]
+Rule = Callable[[State, Step, Any, int], Event]
 
 
 class Move(StrEnum):

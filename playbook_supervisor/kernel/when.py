@@ -16,16 +16,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from typing import NoReturn
 
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.state import DATA
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
-
-    Literal = str | int | float | bool | None
+Literal = str | int | float | bool | None
 
 JSON = "json"
 ARG = "arg"  # the fact that is the value of an arg, whose name stands in place of a step's id

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line, some
@@ -19,10 +20,6 @@ from playbook_supervisor.system.git import checkout, git_process, tree
 from playbook_supervisor.system.git.checkout import NOW, Pinned
 from playbook_supervisor.system.git.tree_git import TreeGit
 from playbook_supervisor.system.git.uncommitted import uncommitted
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 COMMIT, PR = "commit", "pr"
 TAKING = (COMMIT, PR)

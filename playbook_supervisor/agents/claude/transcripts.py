@@ -9,14 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from playbook_supervisor.formats.fields import json_object
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _TAIL = 8_388_608  # bytes that are read from the end of a transcript
 _STOPPED = "hook_stopped_continuation"

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+from playbook_supervisor.formats.problems import FileReport
 from playbook_supervisor.formats.sanitize import counted, printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from playbook_supervisor.formats.problems import FileReport
 
 
 def as_text(checked: Sequence[FileReport]) -> Iterator[str]:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.formats.versions import PROTOCOL
-from playbook_supervisor.kernel.directives import Ask, Check, Run
+from playbook_supervisor.kernel.directives import Ask, Check, Probed, Run
+from playbook_supervisor.kernel.model import Arg, Playbook
 from playbook_supervisor.kernel.state import Change, Entry
+from playbook_supervisor.project.policies.session_policy import Effect
 from playbook_supervisor.records import valued
 from playbook_supervisor.sessions.files.journal import entry_mapping
 from playbook_supervisor.sessions.files.manifest import exceptions
@@ -26,27 +29,20 @@ from playbook_supervisor.sessions.files.serialize import (
     wait_to_json,
 )
 from playbook_supervisor.sessions.gate import gate_text
-from playbook_supervisor.sessions.store.snapshot import for_agents, for_us
+from playbook_supervisor.sessions.store.snapshot import Snapshot, for_agents, for_us
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from playbook_supervisor.commands.install.changes import InstallPlan
     from playbook_supervisor.commands.isolation_report import Report
     from playbook_supervisor.commands.overview import SessionOverview
     from playbook_supervisor.commands.proving import Proved
     from playbook_supervisor.commands.views.queries import SessionView
     from playbook_supervisor.drivers.observers import DriveResult
-    from playbook_supervisor.kernel.directives import Probed
-    from playbook_supervisor.kernel.model import Arg, Playbook
     from playbook_supervisor.project.playbooks.playbook_file import PlaybookFile
-    from playbook_supervisor.project.policies.session_policy import Effect
     from playbook_supervisor.sessions.engine.proofs import Standing
     from playbook_supervisor.sessions.gate.gate_context import GateContext
-    from playbook_supervisor.sessions.store.snapshot import Snapshot
 
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 WAIT = "playbook next --wait"
 _LONGEST_LINE = 4_000  # bytes of a directive: a client cuts longer lines

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
@@ -24,8 +24,6 @@ from playbook_supervisor.formats.sanitize import counted, first_line, shortened
 from playbook_supervisor.kernel.state import Change, Entry, Event
 
 if TYPE_CHECKING:
-    from typing import TextIO
-
     from playbook_supervisor.cli.render.live import StepList
     from playbook_supervisor.cli.render.text import Line
     from playbook_supervisor.kernel.directives import Attempt

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
 
 from playbook_supervisor.errors import guidance, with_session
 from playbook_supervisor.formats.sanitize import first_line, one_line
 from playbook_supervisor.formats.timestamps import duration as duration
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Ask, Finish
-from playbook_supervisor.kernel.model import SLASH, Playbook, Reviewers, base_of
+from playbook_supervisor.kernel.model import SLASH, Playbook, Reviewers, Step, base_of
 from playbook_supervisor.kernel.state import Change, Entry, Event, last_entries
 from playbook_supervisor.kernel.vocabulary import (
     Decision,
@@ -22,16 +23,9 @@ from playbook_supervisor.kernel.vocabulary import (
 from playbook_supervisor.project.expressions.references import shown
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.steps.step_runs import is_round, waited_ms
-from playbook_supervisor.sessions.store.snapshot import arg_values
+from playbook_supervisor.sessions.store.snapshot import Snapshot, arg_values
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Literal, TypeAlias
-
-    from playbook_supervisor.kernel.model import Step
-    from playbook_supervisor.sessions.store.snapshot import Snapshot
-
-    LineTone: TypeAlias = Literal["plain", "waits", "works", "dim"]
+LineTone: TypeAlias = Literal["plain", "waits", "works", "dim"]
 
 _LINE = 400
 RECOVERED = "recovered: its files show that it had finished before its driver died"

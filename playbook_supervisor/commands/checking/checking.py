@@ -6,12 +6,20 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.drivers.claude_code import permissions
 from playbook_supervisor.errors import CODES, CheckError, PlaybookError
-from playbook_supervisor.formats.problems import FileReport, Problem, problem_at, problem_of
+from playbook_supervisor.formats.located import Document
+from playbook_supervisor.formats.problems import (
+    FileReport,
+    Problem,
+    Severity,
+    problem_at,
+    problem_of,
+)
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
-from playbook_supervisor.kernel.model import SLASH
+from playbook_supervisor.kernel.model import SLASH, Playbook
 from playbook_supervisor.project.command_layouts import CLAUDE
 from playbook_supervisor.project.playbooks import secret_detection
 from playbook_supervisor.project.playbooks.lint import CHECK, COMMAND, INSTALL, NAME, lint
@@ -20,22 +28,17 @@ from playbook_supervisor.project.playbooks.secret_detection import without_allow
 from playbook_supervisor.project.playbooks.translation import TRANSLATED
 from playbook_supervisor.project.policies.session_policy import effects
 from playbook_supervisor.project.settings import config
-from playbook_supervisor.project.slash_commands import index_of
+from playbook_supervisor.project.settings.config import Config
+from playbook_supervisor.project.slash_commands import CommandIndex, index_of
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import read_bytes
 from playbook_supervisor.system.git import checkout
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.formats.located import Document
-    from playbook_supervisor.formats.problems import Severity
-    from playbook_supervisor.kernel.model import Playbook
     from playbook_supervisor.project.playbooks.child_playbooks import Children
     from playbook_supervisor.project.policies.policy_files import PolicyRule
-    from playbook_supervisor.project.settings.config import Config
-    from playbook_supervisor.project.slash_commands import CommandIndex
 
-    Problems = tuple[Problem, ...]
+Problems = tuple[Problem, ...]
 
 
 def check(names: Sequence[str]) -> tuple[FileReport, ...]:

@@ -16,6 +16,7 @@ from playbook_supervisor.drivers.claude_code import binding, hook_script
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.marker import MARK
 from playbook_supervisor.errors import PlaybookError, PolicyError, StateError
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.system.disk.files import (
     ensure_folder,
@@ -26,10 +27,6 @@ from playbook_supervisor.system.disk.files import (
 from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.process import ancestry
 from playbook_supervisor.system.process.ancestry import Process
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.project.settings.config import Config
 
 _PROC: Path = Path("/proc")
 _IN_CLIENT = "CLAUDECODE"

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 from playbook_supervisor.drivers.claude_code import client_register, hook_script
 from playbook_supervisor.drivers.claude_code.client_register import Registration
@@ -31,10 +32,6 @@ from playbook_supervisor.system.disk.files import (
 )
 from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.process import ancestry
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Literal
 
 _FILE = "claude.json"
 _SEAL = "digest"

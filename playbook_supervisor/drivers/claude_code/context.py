@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from playbook_supervisor.drivers.claude_code import binding, request_limit
 from playbook_supervisor.drivers.claude_code.binding import Binding
@@ -16,6 +17,7 @@ from playbook_supervisor.kernel.state import Event
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.engine.session_engine import EngineOptions
 from playbook_supervisor.sessions.files.serialize import WorkItem
+from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import Snapshot, for_agents
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.disk.files import (
@@ -27,12 +29,8 @@ from playbook_supervisor.system.disk.files import (
 from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.process import ancestry
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Literal
-
     from playbook_supervisor.sessions.gate.gate_context import GateContext
-    from playbook_supervisor.sessions.store.disk_store import DiskStore
 
 _GOES_ON = (2, 1, 329)  # the first version of the client of which that is known
 _SHELLS = frozenset({"bash", "dash", "sh", "zsh"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply, mark_of
 from playbook_supervisor.errors import (
@@ -19,10 +20,6 @@ from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution,
 from playbook_supervisor.sessions.files import principal
 from playbook_supervisor.sessions.gate import gate_text
 from playbook_supervisor.sessions.store.snapshot import Snapshot
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _NOT_SEEN = (ArgumentError, CheckError, StateError)
 """The errors of an answer that is not taken."""

@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from playbook_supervisor.drivers import notifications
 from playbook_supervisor.drivers.claude_code import (
@@ -45,10 +46,6 @@ from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import for_us
 from playbook_supervisor.system.disk.files import locked, read_bytes
 from playbook_supervisor.system.git import checkout
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _COMMAND = "playbook."
 _PLUGINS = "playbook:"

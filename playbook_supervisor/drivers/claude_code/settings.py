@@ -7,17 +7,12 @@ They are merged into what is there, whose order and indentation stay. Each entry
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from playbook_supervisor.drivers.claude_code.marker import CLIENTS, MARK, SCRIPT
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats import strict_yaml
-from playbook_supervisor.formats.located import yaml_values
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from playbook_supervisor.formats.located import Document
+from playbook_supervisor.formats.located import Document, yaml_values
 
 FILE = ".claude/settings.json"
 LOCAL_FILE = ".claude/settings.local.json"

@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from playbook_supervisor.agents.claude.transcripts import Ending, ending, subagent_file
 from playbook_supervisor.drivers.claude_code import gates, notices, request_limit
@@ -25,10 +26,6 @@ from playbook_supervisor.kernel.directives import Ask, Check, Failure, Finish, O
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.store.snapshot import Snapshot, for_agents, for_us
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 DISMISSED = "This step was interrupted and its result is not needed: end your turn now."
 _MISSED = "the client no longer lists its agent, and no hook reported its end"

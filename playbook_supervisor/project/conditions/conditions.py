@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import CheckError, PlaybookError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
@@ -17,18 +18,22 @@ from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.vocabulary import Condition, Trigger
 from playbook_supervisor.project.conditions import probes
 from playbook_supervisor.project.conditions.features import of_branch
-from playbook_supervisor.project.conditions.probes import Asked, LaunchRecord, Since, UncheckedError
+from playbook_supervisor.project.conditions.probes import (
+    Asked,
+    LaunchRecord,
+    Probe,
+    Since,
+    UncheckedError,
+)
 from playbook_supervisor.project.conditions.probes import Workspace as Workspace
 from playbook_supervisor.project.expressions.requirement import SINCE_LAUNCH, requirement
 from playbook_supervisor.project.settings.checks import find_check
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.system.disk.files import Stamp, contained, digest, stamp
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.project.conditions.probes import Probe
     from playbook_supervisor.project.conditions.verdicts import Reading
-    from playbook_supervisor.project.settings.config import Config
 
 
 # ── the registry ────────────────────────────────────────────────────────────────────────────

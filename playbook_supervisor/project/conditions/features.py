@@ -15,13 +15,10 @@ from pathlib import Path
 
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import counted, first_line, nearest
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.disk.files import contained, read_bytes, write_atomically
 from playbook_supervisor.system.git.checkout import find
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.project.settings.config import Config
 
 SPECKIT = "/speckit"
 """The prefix of the commands that look for their feature themselves."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PlaybookError, StorageError
 from playbook_supervisor.formats.sanitize import counted, first_line, some
@@ -18,17 +19,16 @@ from playbook_supervisor.kernel.vocabulary import Condition
 from playbook_supervisor.project.expressions.globs import matches_any
 from playbook_supervisor.project.expressions.requirement import Requirement
 from playbook_supervisor.project.settings.checks import NOT_STARTED, Checking, find_check
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.system.disk.files import Stamp, contained, digest, read_bytes, rewritten
 from playbook_supervisor.system.git.checkout import NOW, Pinned
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.project.conditions.verdicts import Reading
-    from playbook_supervisor.project.settings.config import Config
     from playbook_supervisor.system.git.tree import TreeChanges, Unreadable
 
-    Probe = Callable[["Asked"], Probed]
+Probe = Callable[["Asked"], Probed]
 
 LARGEST = 4 * 1024 * 1024
 """Bytes; a larger artifact is not read."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from playbook_supervisor.formats.sanitize import one_line, suggestion
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
-
     from jsonschema import ValidationError
 
 _PLAIN = r"[A-Za-z_][A-Za-z0-9_-]*\Z"

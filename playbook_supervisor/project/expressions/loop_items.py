@@ -10,18 +10,14 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import when
 from playbook_supervisor.kernel.directives import Answer
 from playbook_supervisor.kernel.model import Loop, Step
+from playbook_supervisor.kernel.when import Facts
 from playbook_supervisor.project.expressions.references import names
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from playbook_supervisor.kernel.when import Facts
 
 LONGEST = 65_536
 """Characters of an item's text: it may become one word of a command."""

@@ -10,13 +10,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.kernel.model import Arg, Playbook, cached_query
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 SECRET = "secret:"  # noqa: S105 - a prefix, not a password
 """Begins a reference to a secret: `{{secret:NAME}}`."""

@@ -11,16 +11,13 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import lru_cache
+from typing import Any
 
 from playbook_supervisor.errors import ConditionError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.vocabulary import Condition
 from playbook_supervisor.project.expressions import globs
 from playbook_supervisor.records import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 class Parameter(StrEnum):

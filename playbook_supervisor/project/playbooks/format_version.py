@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from playbook_supervisor.formats.located import Path
 from playbook_supervisor.formats.problems import Finding
@@ -16,11 +17,7 @@ from playbook_supervisor.kernel.model import FIRST_VERSION, Limits
 from playbook_supervisor.project.expressions import namespaces
 from playbook_supervisor.records import fields
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    Thing = Mapping[str, Any]
+Thing = Mapping[str, Any]
 
 VERSION = "PB-CHECK-VERSION"
 VERSIONS = FIRST, SECOND, NEWEST = FIRST_VERSION, "1.1", "1.2"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from playbook_supervisor.errors import CODES, LASTING, CheckError
 from playbook_supervisor.formats.located import Data, Document, Path
@@ -26,16 +27,11 @@ from playbook_supervisor.project.conditions.conditions import (
 from playbook_supervisor.project.expressions.namespaces import EXECUTORS
 from playbook_supervisor.project.playbooks.step_needs import named_checks
 from playbook_supervisor.project.settings.checks import find_check
+from playbook_supervisor.project.settings.config import Config
+from playbook_supervisor.project.slash_commands import InstalledCommand
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from playbook_supervisor.project.settings.config import Config
-    from playbook_supervisor.project.slash_commands import InstalledCommand
-
-    Lookup = Callable[[str], InstalledCommand | None]
-    _Warning = tuple[Path, str, str, str]  # path, code, message, guidance
+Lookup = Callable[[str], InstalledCommand | None]
+_Warning = tuple[Path, str, str, str]  # path, code, message, guidance
 
 NAME, COMMAND = "PB-CHECK-LINT-NAME", "PB-CHECK-COMMAND"
 """The warnings that need the file's name, and the project's commands."""

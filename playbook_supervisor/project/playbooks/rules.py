@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from playbook_supervisor.formats.located import Path
 from playbook_supervisor.formats.problems import Finding
@@ -45,11 +46,7 @@ from playbook_supervisor.project.playbooks.format_version import (
 from playbook_supervisor.project.playbooks.schema_problems import SCHEMA
 from playbook_supervisor.records import fields
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    Thing = Mapping[str, Any]
+Thing = Mapping[str, Any]
 
 _DECISIONS = {"autonomy": tuple(Autonomy), "error_policy": ("stop", "retry_once", "gate")}
 _MISPLACED = {

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path as FilePath
+from typing import Any
 
 from playbook_supervisor.errors import ArgumentError, CheckError
 from playbook_supervisor.formats.located import Data, Document, Path, Plain, yaml_values
@@ -47,14 +48,8 @@ from playbook_supervisor.kernel.vocabulary import (
 from playbook_supervisor.project.expressions.requirement import Requirement, requirement
 from playbook_supervisor.project.playbooks import format_version, rules
 from playbook_supervisor.project.playbooks.schema_problems import RULE, SCHEMA, explain
-from playbook_supervisor.project.playbooks.translation import translate
+from playbook_supervisor.project.playbooks.translation import Translation, translate
 from playbook_supervisor.records import fields
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from playbook_supervisor.project.playbooks.translation import Translation
 
 _SCHEMAS = FilePath(__file__).parent.parent / "schemas"
 _BOOLEANS = frozenset({"required", "secret", "feedback", "checkpoint", "undo"})

@@ -6,6 +6,7 @@ Terms of JSON Schema (`additionalProperties`, `is a required property`) never ap
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from playbook_supervisor.formats.located import Path
 from playbook_supervisor.formats.problems import Finding
@@ -13,11 +14,7 @@ from playbook_supervisor.formats.sanitize import did_you_mean, first_line
 from playbook_supervisor.project.expressions import namespaces
 from playbook_supervisor.project.expressions.requirement import LISTS
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    Schema = Mapping[str, Any]
+Schema = Mapping[str, Any]
 
 SCHEMA = "PB-CHECK-SCHEMA"
 RULE = "PB-CHECK-RULE"

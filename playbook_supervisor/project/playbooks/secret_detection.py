@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from playbook_supervisor.errors import CODES
 from playbook_supervisor.formats.located import Data, Document, Path
@@ -15,11 +16,6 @@ from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project.expressions.references import without_references
 from playbook_supervisor.records import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 _NAME = (
     r"(?:[\w-]*[_-])?(?:token|secret|password|passwd|pwd|passphrase|api-?key|apikey|access[_-]key"

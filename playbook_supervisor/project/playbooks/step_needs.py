@@ -15,12 +15,9 @@ from playbook_supervisor.project.conditions.conditions import checks
 from playbook_supervisor.project.expressions.requirement import LISTS
 from playbook_supervisor.project.settings.bounds import admit_program, where_is
 from playbook_supervisor.project.settings.checks import find_check
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.git.git_process import ask
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.project.settings.config import Config
 
 _PROGRAMS = {"branch": "git", "commit": "git", "issue": "gh", "pr": "git gh"}
 """Namespace → the programs that its steps start."""

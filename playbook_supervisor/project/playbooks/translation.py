@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import cache
+from typing import Protocol
 
 from playbook_supervisor import plugins
+from playbook_supervisor.errors import TextPosition
 from playbook_supervisor.formats.located import Data, Document, Path, Plain
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line, nearest, printable
@@ -17,23 +19,18 @@ from playbook_supervisor.formats.strict_yaml import load
 from playbook_supervisor.formats.yaml_writer import yaml_text
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Protocol
 
-    from playbook_supervisor.errors import TextPosition
+class Dialect(Protocol):
+    """Another system's format. Each is a module with these three names."""
 
-    class Dialect(Protocol):
-        """Another system's format. Each is a module with these three names."""
+    KIND: str
+    """The name for a file of it, as in `a Tyrum workflow`."""
 
-        KIND: str
-        """The name for a file of it, as in `a Tyrum workflow`."""
+    def recognises(self, document: Document) -> bool:
+        """True if the file has the shape of this format; never true of a playbook of ours."""
 
-        def recognises(self, document: Document) -> bool:
-            """True if the file has the shape of this format; never true of a playbook of ours."""
-
-        def translate(self, document: Document) -> Translation:
-            """The file in version 1.1; nothing of it is dropped without a problem."""
+    def translate(self, document: Document) -> Translation:
+        """The file in version 1.1; nothing of it is dropped without a problem."""
 
 
 REFUSED = "PB-CHECK-DIALECT"

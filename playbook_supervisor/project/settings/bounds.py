@@ -12,18 +12,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Literal
 
 from playbook_supervisor.errors import PolicyError
 from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.project.settings.config import Config
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Literal
-
-    from playbook_supervisor.project.settings.config import Config
-
-    Kind = Literal["cli", "http", "mcp"]
-    Chooser = Literal["playbook", "settings", "us"]
+Kind = Literal["cli", "http", "mcp"]
+Chooser = Literal["playbook", "settings", "us"]
 
 _SHELLS = r"""(?x)(?:
     (?: a | ba | c | da | fi | k | mk | rba | tc | xon | ya | z )? sh [0-9.-]*

@@ -15,31 +15,29 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.sanitize import first_line, printable, some, suggestion
-from playbook_supervisor.project.settings.config import CLEAN, CheckSpec
+from playbook_supervisor.project.settings.config import CLEAN, CheckSpec, Config
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.disk.files import digest
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.process.cancellation import Interrupted, ending_on_signals
 from playbook_supervisor.system.process.capture import Capture, redact
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    from playbook_supervisor.project.settings.config import Config
     from playbook_supervisor.system.process.processes import Isolation
 
-    class Proofs(Protocol):
-        """Where proofs are kept. Safe to call without a session's lock."""
 
-        def lookup(self, key: str, tree: str) -> Proof | None:
-            """The last proof of the check with this key for this tree."""
+class Proofs(Protocol):
+    """Where proofs are kept. Safe to call without a session's lock."""
 
-        def keep(self, proof: Proof) -> None:
-            """Keep it. When this returns, a killed process does not lose it."""
+    def lookup(self, key: str, tree: str) -> Proof | None:
+        """The last proof of the check with this key for this tree."""
+
+    def keep(self, proof: Proof) -> None:
+        """Keep it. When this returns, a killed process does not lose it."""
 
 
 CLI = "cli"

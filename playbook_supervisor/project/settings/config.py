@@ -9,9 +9,11 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from playbook_supervisor.errors import CheckError, StorageError
-from playbook_supervisor.formats.problems import refusal
+from playbook_supervisor.formats.located import Data, Document
+from playbook_supervisor.formats.problems import Problem, refusal
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import load as load_yaml
 from playbook_supervisor.formats.versions import current
@@ -20,20 +22,15 @@ from playbook_supervisor.project.expressions.references import HANDLE, handle, n
 from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.system.disk.files import contained, read_bytes
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Literal
-
     from playbook_supervisor.formats.checked_mapping import Problems, Section
-    from playbook_supervisor.formats.located import Data, Document
-    from playbook_supervisor.formats.problems import Problem
 
-    Commits = Literal["publish", "step", "never"]
-    Orphans = Literal["end", "wait"]
-    Permissions = Literal["ask", "fail"]
-    Where = Literal["here", "clean"]
-    Mode = Literal["none", "auto", "required"]
-    Network = Literal["as_is", "proxy", "none"]
+Commits = Literal["publish", "step", "never"]
+Orphans = Literal["end", "wait"]
+Permissions = Literal["ask", "fail"]
+Where = Literal["here", "clean"]
+Mode = Literal["none", "auto", "required"]
+Network = Literal["as_is", "proxy", "none"]
 
 FILE = ".playbooks/config.yaml"
 _MISNAMED = ".playbooks/config.yml"

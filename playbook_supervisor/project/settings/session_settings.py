@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from playbook_supervisor.formats.problems import refusal
 from playbook_supervisor.formats.yaml_writer import flow
@@ -22,10 +23,6 @@ from playbook_supervisor.project.settings.config import (
     Isolation,
 )
 from playbook_supervisor.records import Record, as_mapping
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 FILE = "config.yaml"
 _NONE = b"# The project had no settings when this session began: the defaults apply.\n"

@@ -14,22 +14,19 @@ from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line
+from playbook_supervisor.kernel.directives import Attempt
+from playbook_supervisor.kernel.state import Event
 from playbook_supervisor.project.conditions.conditions import verdicts
 from playbook_supervisor.project.settings.checks import Checking, Proof, duration
 from playbook_supervisor.records import Record, as_mapping
+from playbook_supervisor.sessions.files.local_state import Runtime
 from playbook_supervisor.sessions.steps.attempt_log import new_log, secret_values
+from playbook_supervisor.sessions.steps.open_session import OpenSession
+from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.system.git import tree
 from playbook_supervisor.system.git.checkout import NOW, Pinned
 from playbook_supervisor.system.process.cancellation import within
 from playbook_supervisor.system.process.process_groups import kill_worker
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.kernel.directives import Attempt
-    from playbook_supervisor.kernel.state import Event
-    from playbook_supervisor.sessions.files.local_state import Runtime
-    from playbook_supervisor.sessions.steps.open_session import OpenSession
-    from playbook_supervisor.sessions.store.disk_store import DiskStore
 
 _MOST = 64  # proofs that a session keeps; the oldest are dropped
 _MOST_NAMED = 3  # changed files

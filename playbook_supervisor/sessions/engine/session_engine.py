@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import (
@@ -25,6 +26,7 @@ from playbook_supervisor.kernel.directives import (
     Returned,
     TakenUp,
 )
+from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.state import Change, Event, State
 from playbook_supervisor.kernel.vocabulary import ENDED, SessionStatus
 from playbook_supervisor.project.conditions import features
@@ -32,23 +34,21 @@ from playbook_supervisor.project.conditions.conditions import Workspace
 from playbook_supervisor.project.settings.checks import Checking, Proof
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.files import principal
+from playbook_supervisor.sessions.files.local_state import Launch
+from playbook_supervisor.sessions.files.manifest import Driver
 from playbook_supervisor.sessions.files.session_branch import refusal
 from playbook_supervisor.sessions.publication import branch_admission
 from playbook_supervisor.sessions.steps import beginnings, evidence
 from playbook_supervisor.sessions.steps.evidence import CheckInputs
 from playbook_supervisor.sessions.steps.open_session import OpenSession
+from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import Snapshot, take_snapshot
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.checkout import NOW, Checkout
 from playbook_supervisor.system.process.cancellation import within
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.kernel.model import Step
     from playbook_supervisor.sessions.engine.proofs import Watch
-    from playbook_supervisor.sessions.files.local_state import Launch
-    from playbook_supervisor.sessions.files.manifest import Driver
-    from playbook_supervisor.sessions.store.disk_store import DiskStore
 
 # What most calls do not need is imported where it is needed: `evidence` for a check to answer or a
 # launch to record, `publishing` for what has happened.

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from playbook_supervisor.formats.fields import Fields, UnfitError
+from playbook_supervisor.formats.located import Document
 from playbook_supervisor.formats.strict_yaml import load_of_session
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.formats.versions import NEWEST, current
@@ -24,12 +26,6 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.records import Record, as_mapping, replace, valued
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from playbook_supervisor.formats.located import Document
 
 SCHEMA = NEWEST["journal.yaml"]
 HEADER = b"schema: 1\nentries:\n"

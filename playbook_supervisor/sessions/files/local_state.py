@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.formats.versions import NEWEST, current
@@ -20,10 +21,6 @@ from playbook_supervisor.system.disk.ab_file import ABFile
 from playbook_supervisor.system.disk.files import Stamp, digest, read_bytes
 from playbook_supervisor.system.disk.log_file import put
 from playbook_supervisor.system.git.checkout import NOW, Pinned
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 FORMAT = NEWEST["runtime"]
 NAME = "runtime"

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.fields import Fields, UnfitError
@@ -21,10 +22,6 @@ from playbook_supervisor.formats.yaml_writer import Block, pair
 from playbook_supervisor.kernel.vocabulary import Mode, SessionStatus
 from playbook_supervisor.records import Record, as_mapping, field, valued
 from playbook_supervisor.system.disk.files import ensure_folder, reserve_folder
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 SCHEMA = NEWEST["session.yaml"]
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from playbook_supervisor.errors import ArgumentError, CheckError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
@@ -23,14 +24,11 @@ from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.files import integrity, serialize
 from playbook_supervisor.sessions.files.local_state import JOURNAL, Runtime
+from playbook_supervisor.sessions.files.manifest import Manifest
 from playbook_supervisor.system.disk.files import digest, read_bytes, write_atomically
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from playbook_supervisor.project.playbooks.playbook_file import PlaybookFile
-    from playbook_supervisor.sessions.files.manifest import Manifest
 
 
 NO_CHILDREN: Mapping[str, bytes] = MappingProxyType({})

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from playbook_supervisor.formats.sanitize import counted, one_line, printable
 from playbook_supervisor.kernel.model import SLASH, Playbook, Step
 from playbook_supervisor.project.expressions.references import fill, interpolate, secret_names
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 MOST_LINES = 12
 _BRIEF = 140  # characters, for a preview that does not decide

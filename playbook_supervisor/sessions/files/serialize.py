@@ -7,6 +7,7 @@ Reading raises ValueError for data that do not fit; the caller says what that me
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.fields import Fields, JsonFields, UnfitError
@@ -33,11 +34,7 @@ from playbook_supervisor.kernel.vocabulary import (
 from playbook_supervisor.records import Record, as_mapping, valued
 from playbook_supervisor.sessions.files.journal import entry_mapping, entry_of
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 
 def playbook_to_json(playbook: Playbook) -> Json:

@@ -12,13 +12,10 @@ import shlex
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.files.local_state import Runtime
 from playbook_supervisor.sessions.files.manifest import Manifest
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.checkout import Checkout
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.sessions.files.local_state import Runtime
 
 CODE = "PB-STATE-BRANCH"
 SECOND = 1000  # ms: git logs whole seconds

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import CODES
 from playbook_supervisor.formats.sanitize import last_words, one_line
@@ -24,21 +25,20 @@ from playbook_supervisor.project.conditions.conditions import Workspace
 from playbook_supervisor.project.conditions.probes import look
 from playbook_supervisor.project.expressions import references
 from playbook_supervisor.project.policies.session_policy import Policy
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.files import preview
+from playbook_supervisor.sessions.files.local_state import History, Runtime
+from playbook_supervisor.sessions.files.manifest import Manifest
 from playbook_supervisor.sessions.steps import attempt_log
 from playbook_supervisor.sessions.store import session_changes, settings_in_force
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.store.settings_in_force import SettingsChange
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.system.git import checkout, tree
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.project.settings.config import Config
     from playbook_supervisor.sessions.engine.proofs import Standing
-    from playbook_supervisor.sessions.files.local_state import History, Runtime
-    from playbook_supervisor.sessions.files.manifest import Manifest
-    from playbook_supervisor.sessions.store.disk_store import DiskStore
-    from playbook_supervisor.sessions.store.settings_in_force import SettingsChange
 
 _PATIENCE = 5.0  # seconds that git may take for each part: a hook shows gates, too
 _PREVIEWED = (GateReason.APPROVAL, GateReason.TOOLS, GateReason.CHECKPOINT)

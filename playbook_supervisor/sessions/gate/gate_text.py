@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from playbook_supervisor.formats.sanitize import counted, first_line, last_line, one_line, printable
 from playbook_supervisor.formats.timestamps import duration
@@ -17,13 +18,10 @@ from playbook_supervisor.project.settings.config import FILE
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.steps.step_runs import StepRun, step_runs, waited_ms
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypeVar
-
     from playbook_supervisor.sessions.gate.gate_context import GateContext
 
-    _T = TypeVar("_T")
+_T = TypeVar("_T")
 
 MOST_LINES = 25
 _NOTABLE = 1000  # ms at a gate

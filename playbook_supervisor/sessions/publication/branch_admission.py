@@ -11,22 +11,25 @@ from contextlib import suppress
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import machine
-from playbook_supervisor.kernel.directives import Answered, Asked, Finish, Lost, Returned
+from playbook_supervisor.kernel.directives import (
+    Answered,
+    Asked,
+    Finish,
+    Lost,
+    Observation,
+    Returned,
+)
 from playbook_supervisor.kernel.model import SLASH, Step
 from playbook_supervisor.project.expressions.references import interpolate, shown
 from playbook_supervisor.records import replace
+from playbook_supervisor.sessions.files.local_state import Launch
 from playbook_supervisor.sessions.files.manifest import Confirmation
 from playbook_supervisor.sessions.files.session_branch import SECOND, Standing, contains, refusal
+from playbook_supervisor.sessions.steps.open_session import OpenSession
+from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import at_work
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.checkout import Checkout
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.kernel.directives import Observation
-    from playbook_supervisor.sessions.files.local_state import Launch
-    from playbook_supervisor.sessions.steps.open_session import OpenSession
-    from playbook_supervisor.sessions.store.disk_store import DiskStore
 
 _SWITCHES = re.compile(r"\bgit\b.*\b(?:switch|checkout)\b", re.DOTALL)
 

@@ -7,6 +7,7 @@ ever. If git refuses, the person is told; no step and no session fails because o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import GitError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
@@ -16,15 +17,14 @@ from playbook_supervisor.kernel.state import Change, Entry
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project.conditions import conditions
 from playbook_supervisor.records import replace
+from playbook_supervisor.sessions.files.local_state import Launch
+from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.selection import top_of
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.system.process.cancellation import Interrupted
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.sessions.files.local_state import Launch
     from playbook_supervisor.sessions.publication.session_commits import Commit, SessionInGit
-    from playbook_supervisor.sessions.store.disk_store import DiskStore
     from playbook_supervisor.system.process.processes import Isolation
 
 _SETTLED = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})

@@ -28,6 +28,7 @@ from playbook_supervisor.system.git.git_programs import (
 from playbook_supervisor.system.git.git_unattended import (
     PUSH,
     SAY_WHO,
+    Git,
     committing,
     dates,
     lock_held,
@@ -41,12 +42,7 @@ from playbook_supervisor.system.git.git_unattended import (
     under_way,
 )
 from playbook_supervisor.system.process.cancellation import Interrupted, uncancellable
-from playbook_supervisor.system.process.processes import Completed, run
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.system.git.git_unattended import Git
-    from playbook_supervisor.system.process.processes import Isolation
+from playbook_supervisor.system.process.processes import Completed, Isolation, run
 
 SESSION, NAME = "Playbook-Session", "Playbook-Name"  # the trailers that mark such a commit
 

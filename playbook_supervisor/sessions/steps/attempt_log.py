@@ -12,15 +12,11 @@ from pathlib import Path
 
 from playbook_supervisor.formats.sanitize import last_words, printable
 from playbook_supervisor.kernel.directives import Outcome, possible_usage
+from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.project.settings import checks
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.log_file import LogFile, last_part
 from playbook_supervisor.system.process.capture import redact
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.kernel.state import Entry
-    from playbook_supervisor.system.disk.log_file import LogFile
 
 _FAILED_CHECK = r"\bcheck (.+?): (?:exit [1-9]|it did not end)"
 _MOST_LINES = 200

@@ -14,12 +14,9 @@ from playbook_supervisor.project.conditions import conditions
 from playbook_supervisor.project.conditions.conditions import REPORT_TRIGGERS, Workspace
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files.local_state import Launch
+from playbook_supervisor.sessions.steps.open_session import OpenSession
 from playbook_supervisor.system.disk.files import write_atomically
 from playbook_supervisor.system.git import checkout
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.sessions.steps.open_session import OpenSession
 
 UNCOMMITTED = "uncommitted.json"  # local file: what was not committed when the session began
 

@@ -43,24 +43,21 @@ from playbook_supervisor.kernel.vocabulary import Autonomy, GateReason, Place, R
 from playbook_supervisor.kernel.when import JSON, Facts, evaluate
 from playbook_supervisor.project.conditions import conditions
 from playbook_supervisor.project.conditions.conditions import REPORT_TRIGGERS, Workspace
+from playbook_supervisor.project.conditions.probes import Since
 from playbook_supervisor.project.expressions import loop_items
 from playbook_supervisor.project.expressions.bound_conditions import must_exist
+from playbook_supervisor.project.settings.checks import Checking
 from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions.files.local_state import Launch, Runtime
 from playbook_supervisor.sessions.steps import step_data
 from playbook_supervisor.sessions.steps.attempt_log import secret_values
 from playbook_supervisor.sessions.steps.beginnings import tree_of, wants
+from playbook_supervisor.sessions.steps.open_session import OpenSession
 from playbook_supervisor.system.disk.files import digest, rewritten
+from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.process.capture import redact
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.project.conditions.probes import Since
-    from playbook_supervisor.project.settings.checks import Checking
-    from playbook_supervisor.sessions.steps.open_session import OpenSession
-    from playbook_supervisor.system.git.checkout import Checkout
-
-    _Since = tuple[Since | None, int | None]
+_Since = tuple[Since | None, int | None]
 
 _PASSING = r" in [\d.]+ s(?:, \".*\")?, tree "  # what differs each time in a check's evidence
 # enters what an attempt's condition needs to run a check of the project

@@ -12,8 +12,11 @@ from pathlib import Path
 
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.kernel import machine
+from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.state import Entry, Event, State
+from playbook_supervisor.project.policies.session_policy import Policy
 from playbook_supervisor.project.settings import session_settings
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions.files import (
     integrity,
@@ -35,15 +38,9 @@ from playbook_supervisor.sessions.files.manifest import (
 from playbook_supervisor.sessions.files.pinned_inputs import Pinned
 from playbook_supervisor.sessions.files.projection import project
 from playbook_supervisor.sessions.files.session_branch import Standing
+from playbook_supervisor.sessions.steps.output_files import LoopFile, StepData
 from playbook_supervisor.system.disk.ab_file import ABFile
 from playbook_supervisor.system.disk.files import digest, write_atomically
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.kernel.model import Playbook, Step
-    from playbook_supervisor.project.policies.session_policy import Policy
-    from playbook_supervisor.project.settings.config import Config
-    from playbook_supervisor.sessions.steps.output_files import LoopFile, StepData
 
 
 class Written(Record):

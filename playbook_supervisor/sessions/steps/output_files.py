@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.formats.fields import Fields, UnfitError
@@ -23,13 +24,8 @@ from playbook_supervisor.kernel.when import JSON
 from playbook_supervisor.project.expressions.references import named_outputs
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.files import integrity
+from playbook_supervisor.sessions.files.local_state import Runtime
 from playbook_supervisor.system.disk.files import digest, read_bytes, write_atomically
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from playbook_supervisor.sessions.files.local_state import Runtime
 
 FORMAT = NEWEST["outputs"]
 _HEAD = b'{\n "schema": %d,\n "items": [\n' % FORMAT

@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from playbook_supervisor.errors import CODES, StepError
 from playbook_supervisor.formats.sanitize import first_line
@@ -29,16 +31,10 @@ from playbook_supervisor.sessions.files import integrity, local_state
 from playbook_supervisor.sessions.files.local_state import JOURNAL, Runtime
 from playbook_supervisor.sessions.steps import output_files
 from playbook_supervisor.sessions.steps.attempt_log import for_journal, secret_values
+from playbook_supervisor.sessions.steps.open_session import OpenSession
 from playbook_supervisor.sessions.steps.output_files import LoopData, LoopFile, StepData
 from playbook_supervisor.system.process import capture
 from playbook_supervisor.system.process.capture import Capture
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any
-
-    from playbook_supervisor.sessions.steps.open_session import OpenSession
 
 _STATUSES = {"skipped": EntryStatus.SKIPPED, "done": EntryStatus.DONE}
 _LONGEST_ERROR = 240  # characters of an error in a list of what failed

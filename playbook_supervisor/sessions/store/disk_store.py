@@ -13,8 +13,10 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
+from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Change, Event
 from playbook_supervisor.kernel.vocabulary import ENDED, SessionStatus
+from playbook_supervisor.project.policies.session_policy import Policy
 from playbook_supervisor.sessions.files import (
     integrity,
     pinned_inputs,
@@ -22,7 +24,13 @@ from playbook_supervisor.sessions.files import (
     provenance,
     session_branch,
 )
-from playbook_supervisor.sessions.files.local_state import JOURNAL, NAME, History, journal_entries
+from playbook_supervisor.sessions.files.local_state import (
+    JOURNAL,
+    NAME,
+    History,
+    Runtime,
+    journal_entries,
+)
 from playbook_supervisor.sessions.files.manifest import (
     NO_DRIVER,
     NOTHING_INHERITED,
@@ -37,6 +45,7 @@ from playbook_supervisor.sessions.files.manifest import (
     valid_id,
 )
 from playbook_supervisor.sessions.files.pinned_inputs import NO_CHILDREN, Pinned
+from playbook_supervisor.sessions.files.session_branch import Standing
 from playbook_supervisor.sessions.files.session_clock import Clock, SessionClock, system_clock
 from playbook_supervisor.sessions.steps.open_session import OpenSession
 from playbook_supervisor.sessions.store import opening
@@ -51,14 +60,6 @@ from playbook_supervisor.system.disk.files import (
     sweep,
 )
 from playbook_supervisor.system.git.checkout import Checkout, refreshed
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.kernel.model import Playbook
-    from playbook_supervisor.project.policies.session_policy import Policy
-    from playbook_supervisor.sessions.files.local_state import Runtime
-    from playbook_supervisor.sessions.files.session_branch import Standing
-
 
 SESSIONS = ".playbooks/sessions"
 

@@ -12,6 +12,7 @@ from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import Answered, Ask
 from playbook_supervisor.kernel.model import FIRST_VERSION, Playbook
 from playbook_supervisor.kernel.state import Entry, State
+from playbook_supervisor.project.policies.session_policy import Policy
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files import integrity, pinned_inputs, portable_records, serialize
 from playbook_supervisor.sessions.files.journal import (
@@ -52,10 +53,6 @@ from playbook_supervisor.system.disk.files import (
     write_atomically,
 )
 from playbook_supervisor.system.git.checkout import Checkout
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.project.policies.session_policy import Policy
 
 
 def on_disk(folder: Path, place: ABFile) -> Runtime | None:

@@ -21,13 +21,10 @@ from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.files.local_state import NAME
 from playbook_supervisor.sessions.files.manifest import SESSION_ID, Manifest
+from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.system.disk.ab_file import ABFile
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.checkout import Checkout
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.sessions.store.disk_store import DiskStore
 
 OPEN = frozenset({SessionStatus.PENDING, SessionStatus.IN_PROGRESS})
 _UNFINISHED = OPEN | {SessionStatus.FAILED}

@@ -13,19 +13,16 @@ from pathlib import Path
 
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.project.commit_files import Before
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.files.local_state import Launch
 from playbook_supervisor.sessions.steps.beginnings import UNCOMMITTED
+from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.selection import top_of
 from playbook_supervisor.system.disk.files import read_bytes
 from playbook_supervisor.system.git import git_process, tree
 from playbook_supervisor.system.git.checkout import NOW, Checkout
 from playbook_supervisor.system.process.cancellation import within
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.project.settings.config import Config
-    from playbook_supervisor.sessions.files.local_state import Launch
-    from playbook_supervisor.sessions.store.disk_store import DiskStore
 
 _ELSEWHERE = "the session began on another machine, and did not record its beginning"
 

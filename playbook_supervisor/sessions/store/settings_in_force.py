@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line, one_line, printable
+from playbook_supervisor.kernel.directives import Ask
+from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.project.settings import config, session_settings
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.files.manifest import Confirmation
+from playbook_supervisor.sessions.files.pinned_inputs import Pinned
+from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.system.disk.files import digest, read_bytes
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from playbook_supervisor.kernel.directives import Ask
-    from playbook_supervisor.kernel.vocabulary import Resolution
-    from playbook_supervisor.project.settings.config import Config
-    from playbook_supervisor.sessions.files.pinned_inputs import Pinned
-    from playbook_supervisor.sessions.files.principal import Principal
-    from playbook_supervisor.sessions.store.disk_store import DiskStore
 
 _SHOWN = 160  # characters of a value in a sentence
 _MOST_LINES, _LONGEST = 8, 200  # of a difference at a gate: what is longer is not offered there

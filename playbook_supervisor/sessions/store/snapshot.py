@@ -8,20 +8,17 @@ from pathlib import Path
 from playbook_supervisor.kernel import machine, phases
 from playbook_supervisor.kernel.directives import Ask, Attempt, Check, Directive, Run
 from playbook_supervisor.kernel.gates import progress
+from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.state import Change, Entry, Event, State
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project.policies.session_policy import Policy
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions.files import projection
 from playbook_supervisor.sessions.files.local_state import Launch
 from playbook_supervisor.sessions.files.manifest import Manifest
 from playbook_supervisor.sessions.steps.open_session import OpenSession
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.kernel.model import Step
-    from playbook_supervisor.project.settings.config import Config
-    from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.store.disk_store import DiskStore
 
 
 class Snapshot(Record):

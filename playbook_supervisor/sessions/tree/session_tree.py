@@ -34,6 +34,7 @@ from playbook_supervisor.kernel.directives import (
 )
 from playbook_supervisor.kernel.state import Event
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution, SessionStatus
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions.engine.session_engine import (
     DEFAULT_OPTIONS,
@@ -41,19 +42,14 @@ from playbook_supervisor.sessions.engine.session_engine import (
     EngineOptions,
     SessionEngine,
 )
-from playbook_supervisor.sessions.engine.work import work_of
+from playbook_supervisor.sessions.engine.work import Work, work_of
+from playbook_supervisor.sessions.files.local_state import Launch
+from playbook_supervisor.sessions.files.manifest import Driver
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.publication import branch_admission
+from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import Snapshot, at_work, due_children, running
 from playbook_supervisor.system.process.process_groups import kill_worker
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.project.settings.config import Config
-    from playbook_supervisor.sessions.engine.work import Work
-    from playbook_supervisor.sessions.files.local_state import Launch
-    from playbook_supervisor.sessions.files.manifest import Driver
-    from playbook_supervisor.sessions.store.disk_store import DiskStore
 
 # `children` is imported where a child begins or ends: most sessions have none.
 _NOT_CREATED = frozenset({"PB-STATE-NO-SESSION", "PB-STATE-REFUSED"})

@@ -15,11 +15,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import hashlib
 

@@ -12,28 +12,24 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Protocol
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import last_words, printable
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.system.disk import files
+from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.git.git_programs import Runs, command, environment
 from playbook_supervisor.system.process.cancellation import uncancellable
-from playbook_supervisor.system.process.processes import run
+from playbook_supervisor.system.process.processes import Completed, run
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Protocol
 
-    from playbook_supervisor.system.git.checkout import Checkout
-    from playbook_supervisor.system.process.processes import Completed
+class Git(Protocol):
+    """Runs `git ARGUMENTS` in the checkout, with `env` added to its environment."""
 
-    class Git(Protocol):
-        """Runs `git ARGUMENTS` in the checkout, with `env` added to its environment."""
-
-        def __call__(
-            self, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes = b""
-        ) -> Completed: ...
+    def __call__(
+        self, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes = b""
+    ) -> Completed: ...
 
 
 SAY_WHO = "Tell git who you are: `git config user.name NAME` and `git config user.email ADDRESS`"

@@ -17,12 +17,9 @@ from pathlib import Path
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.disk import files
+from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.git.git_process import ask, failure, outputs
 from playbook_supervisor.system.git.git_programs import Runs, command, environment
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.system.git.checkout import Checkout
 
 _FOLDER = "tree"
 _NO_RULES = "none"  # in place of their digest

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.formats.sanitize import first_line
@@ -20,11 +20,9 @@ from playbook_supervisor.system.isolation import probe_inside
 from playbook_supervisor.system.process.processes import Worker
 
 if TYPE_CHECKING:
-    from typing import Any, Literal
-
     from playbook_supervisor.system.process.processes import Isolation
 
-    Kind = Literal["place", "scratch", "socket", "abstract", "network", "process", "powers"]
+Kind = Literal["place", "scratch", "socket", "abstract", "network", "process", "powers"]
 
 GONE = "not there"
 """Found where there is nothing outside, either."""

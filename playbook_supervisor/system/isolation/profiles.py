@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.records import replace
@@ -21,11 +21,9 @@ from playbook_supervisor.system.disk.files import digest, read_bytes
 from playbook_supervisor.system.git import clean_room, gitlinks
 
 if TYPE_CHECKING:
-    from typing import Literal
-
     from playbook_supervisor.system.git.checkout import Checkout
 
-    Network = Literal["as_is", "proxy", "none"]
+Network = Literal["as_is", "proxy", "none"]
 
 HIDDEN = (".ssh", ".aws", ".gnupg", ".azure", ".kube", ".docker", ".pgpass", ".config/gcloud")
 """In the home: keys, and what leads to other machines. `gh` and git's own remain, to push."""

@@ -11,16 +11,15 @@ import select
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.system.process.cancellation import Interrupted, cancel_requested
 from playbook_supervisor.system.process.process_groups import signal_group, until
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
     from selectors import BaseSelector, SelectorKey
-    from typing import IO
 
 POINTERS = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"})
 """Set if git runs us. They are removed for children, so that the working directory decides."""

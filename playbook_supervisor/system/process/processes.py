@@ -11,11 +11,12 @@ import selectors
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
+from typing import TYPE_CHECKING, Literal, NoReturn, Protocol
 
-from playbook_supervisor.errors import PlaybookError, StorageError
+from playbook_supervisor.errors import PlaybookError, PolicyError, StorageError
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.process import leash_process
 from playbook_supervisor.system.process.cancellation import (
@@ -39,38 +40,35 @@ from playbook_supervisor.system.process.process_groups import (
     until,
 )
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
-    from contextlib import AbstractContextManager
-    from typing import Literal, NoReturn, Protocol
 
-    from playbook_supervisor.errors import PolicyError
     from playbook_supervisor.system.process.leash import Leash
 
-    class Isolation(Protocol):
-        """What keeps powers from a program; `system.isolation.sandbox` is it."""
 
-        def opened(self) -> AbstractContextManager[Isolation]:
-            """The same for one program, with what has to run outside while it does."""
+class Isolation(Protocol):
+    """What keeps powers from a program; `system.isolation.sandbox` is it."""
 
-        def command(
-            self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]
-        ) -> tuple[Sequence[str], Mapping[str, str]]:
-            """What to start in its place. StorageError PB-IO-PROGRAM if it cannot start."""
+    def opened(self) -> AbstractContextManager[Isolation]:
+        """The same for one program, with what has to run outside while it does."""
 
-        def status(self, returned: int) -> int:
-            """The program's exit status; negative if a signal has ended it."""
+    def command(
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]
+    ) -> tuple[Sequence[str], Mapping[str, str]]:
+        """What to start in its place. StorageError PB-IO-PROGRAM if it cannot start."""
 
-        def hint(self, output: str) -> str:
-            """The setting that would let a program do what it complains about, or nothing."""
+    def status(self, returned: int) -> int:
+        """The program's exit status; negative if a signal has ended it."""
 
-        def unprotected(self) -> Mapping[Path, str]:
-            """What nothing protects while the program runs."""
+    def hint(self, output: str) -> str:
+        """The setting that would let a program do what it complains about, or nothing."""
 
-        def removed(self, before: Mapping[Path, str], *, runs: bool = False) -> PolicyError | None:
-            """Move away what has changed there; the error that says so, if anything has. While the
-            program `runs`, only what must not be there for a moment."""
+    def unprotected(self) -> Mapping[Path, str]:
+        """What nothing protects while the program runs."""
+
+    def removed(self, before: Mapping[Path, str], *, runs: bool = False) -> PolicyError | None:
+        """Move away what has changed there; the error that says so, if anything has. While the
+        program `runs`, only what must not be there for a moment."""
 
 
 NOTICE = 10.0  # seconds before its deadline that a child is asked to end
