@@ -8,7 +8,10 @@ import click
 
 from playbook_supervisor.cli import fast_path, hook_handler, options
 from playbook_supervisor.cli.directive_output import print_directive
+from playbook_supervisor.cli.drive import drive_and_show
+from playbook_supervisor.cli.error_handler import of_the_machine, write_error
 from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.api.rpc import LARGEST, read_request, serve
 from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.errors import PlaybookError
 
@@ -100,11 +103,6 @@ def rpc() -> int:
       echo '{"action": "run", "pipeline": "auto-validate"}' | playbook rpc
       playbook rpc < request.json
     """
-    # help and completion need none of them
-    from playbook_supervisor.cli.drive import drive_and_show
-    from playbook_supervisor.cli.error_handler import of_the_machine, write_error
-    from playbook_supervisor.commands.api.rpc import LARGEST, read_request, serve
-
     if sys.stdin.isatty():
         raise click.UsageError("the request is read from stdin, which is a terminal")
     try:

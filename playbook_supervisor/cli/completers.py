@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from playbook_supervisor.commands import places
+from playbook_supervisor.commands.views import queries
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.vocabulary import ArgType
+from playbook_supervisor.project.playbooks import library
+from playbook_supervisor.project.playbooks.schema import schema_names
+from playbook_supervisor.project.settings import config
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.system.git import checkout
 
@@ -46,33 +51,24 @@ def _root() -> Path:
 
 
 def _playbook(reference: str) -> Playbook:
-    from playbook_supervisor.project.playbooks import library  # each TAB loads one
-
     return library.find(_root(), reference).playbook
 
 
 @completer
 def playbooks(_: click.Context) -> Iterable[str]:
     """Names of the playbooks that can run."""
-    from playbook_supervisor.project.playbooks import library  # each TAB loads one
-
     return [each.name for each in library.playbooks(_root()) if not each.problem]
 
 
 @completer
 def sessions(_: click.Context) -> Iterable[str]:
     """Ids of the sessions of all worktrees, also by their last three characters."""
-    from playbook_supervisor.commands.views import queries  # each TAB loads one
-
     return [each.session_id for each in queries.status()]
 
 
 @completer
 def sessions_anywhere(_: click.Context) -> Iterable[str]:
     """Ids of the sessions of all worktrees, and of open ones elsewhere."""
-    from playbook_supervisor.commands import places  # each TAB loads one
-    from playbook_supervisor.commands.views import queries  # each TAB loads one
-
     found = []
     with suppress(PlaybookError):  # no repository
         found += [each.session_id for each in queries.status()]
@@ -109,22 +105,16 @@ def arguments(ctx: click.Context) -> Iterable[str]:
 @completer
 def conditions(_: click.Context) -> Iterable[str]:
     """Names of conditions and of the triggers that can be probed."""
-    from playbook_supervisor.commands.views import queries  # each TAB loads one
-
     return queries.words()
 
 
 @completer
 def checks(_: click.Context) -> Iterable[str]:
     """Names of the checks that the project's settings define."""
-    from playbook_supervisor.project.settings import config  # each TAB loads one
-
     return config.load(_root()).checks
 
 
 @completer
 def schemas(_: click.Context) -> Iterable[str]:
     """Names of the JSON Schemas."""
-    from playbook_supervisor.project.playbooks.schema import schema_names  # each TAB loads one
-
     return schema_names()

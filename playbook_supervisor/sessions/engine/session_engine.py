@@ -38,8 +38,7 @@ from playbook_supervisor.sessions.files.local_state import Launch
 from playbook_supervisor.sessions.files.manifest import Driver
 from playbook_supervisor.sessions.files.session_branch import refusal
 from playbook_supervisor.sessions.publication import branch_admission
-from playbook_supervisor.sessions.steps import beginnings, evidence
-from playbook_supervisor.sessions.steps.evidence import CheckInputs
+from playbook_supervisor.sessions.steps import beginnings
 from playbook_supervisor.sessions.steps.open_session import OpenSession
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import Snapshot, take_snapshot
@@ -49,6 +48,7 @@ from playbook_supervisor.system.process.cancellation import within
 
 if TYPE_CHECKING:
     from playbook_supervisor.sessions.engine.proofs import Watch
+    from playbook_supervisor.sessions.steps.evidence import CheckInputs
 
 # What most calls do not need is imported where it is needed: `evidence` for a check to answer or a
 # launch to record, `publishing` for what has happened.
@@ -147,6 +147,8 @@ class SessionEngine:
         return Begun(now, first)
 
     def lose(self, attempt: Attempt) -> Snapshot:
+        from playbook_supervisor.sessions.steps import evidence
+
         with self.store.open(self.id) as opened:
             branch_admission.admit(self.store, opened, Lost(self.store.clock(), attempt.id, False))
             workspace = self._workspace(opened, self._checkout())
@@ -236,6 +238,8 @@ class SessionEngine:
             raise refusal(self.store.checkout, snapshot.manifest, now)
         if inputs is None or not isinstance(asked, Check):
             return self._published(snapshot) if here else snapshot
+        from playbook_supervisor.sessions.steps import evidence
+
         checked, failing = evidence.answer(asked, inputs, self.store.clock)
         with self.store.open(self.id) as opened:
             branch_admission.admit(self.store, opened, checked)
@@ -254,6 +258,8 @@ class SessionEngine:
         return max(until - now, 0) / 1000
 
     def _may_answer(self, check: Check, state: State) -> bool:
+        from playbook_supervisor.sessions.steps import evidence
+
         checks, programs = self.options.runs_checks, self.options.runs_programs
         return not self.delay(state) and (checks if evidence.runs_checks(check) else programs)
 
@@ -264,6 +270,8 @@ class SessionEngine:
         events: tuple[Event, ...] = ()
         with suppress(TimeoutError), self._looking():
             while isinstance(asked := machine.directive(opened.state), Check):
+                from playbook_supervisor.sessions.steps import evidence
+
                 undoes = asked.undoes and self.options.runs_programs
                 if not undoes and (evidence.runs_programs(asked) or self.delay(opened.state)):
                     break
@@ -373,6 +381,8 @@ class SessionEngine:
     def _admit_answer(self, opened: OpenSession, answered: Answered) -> None:
         asked = machine.directive(opened.state)
         if isinstance(asked, Ask) and asked.id == answered.id:
+            from playbook_supervisor.sessions.steps import evidence
+
             step, decided = asked.member.step.id, answered.resolution
             opened.policy.admit(step, asked.reason, decided, answered.by, answered.role)
             entry = opened.entry(asked.member.id)
@@ -393,12 +403,14 @@ class SessionEngine:
             opened.runtime.launches[entry.id] = beginnings.launch(step, workspace, here.head, at)
 
     def _point_speckit(self, world: Workspace) -> dict[str, str]:
-        exports = self.options.exports
-        of, settings = world.feature, world.config
-        return dict(features.point_speckit(self.root, of, settings, exported=exports))
+        exported = self.options.exports
+        return dict(
+            features.point_speckit(self.root, world.feature, world.config, exported=exported)
+        )
 
     def _check_inputs(self, opened: OpenSession) -> CheckInputs:
         from playbook_supervisor.sessions.steps import step_data
+        from playbook_supervisor.sessions.steps.evidence import CheckInputs
 
         workspace = self._workspace(opened, self._checkout())
         began_at = opened.manifest.started_at

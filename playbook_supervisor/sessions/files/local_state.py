@@ -19,7 +19,6 @@ from playbook_supervisor.sessions.files.journal import parse_journal
 from playbook_supervisor.sessions.files.serialize import entry_from_json, entry_to_json
 from playbook_supervisor.system.disk.ab_file import ABFile
 from playbook_supervisor.system.disk.files import Stamp, digest, read_bytes
-from playbook_supervisor.system.disk.log_file import put
 from playbook_supervisor.system.git.checkout import NOW, Pinned
 
 FORMAT = NEWEST["runtime"]
@@ -226,6 +225,8 @@ def chain(former: str, settled: Iterable[Entry]) -> str:
 def keep_settled(private: Path, runtime: Runtime, settled: Iterable[Entry]) -> None:
     """Add entries that have been settled to the lines and to the digest in the runtime state. Lines
     behind those that the runtime state counts do not matter: it may never be saved."""
+    from playbook_supervisor.system.disk.log_file import put
+
     lines = [_line(entry) for entry in settled]
     data = b"".join(line + b"\n" for line in lines)
     put(private / _NAME, data, runtime.settled)

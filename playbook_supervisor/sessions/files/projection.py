@@ -20,7 +20,6 @@ from playbook_supervisor.sessions.files.manifest import (
     read_manifest,
     update_manifest,
 )
-from playbook_supervisor.sessions.files.preview import message_of
 from playbook_supervisor.system.disk.files import digest
 
 
@@ -55,6 +54,8 @@ def question(state: State, asked: Ask, args: Mapping[str, str]) -> str:
     step, total = asked.member.step, len(state.playbook.steps)
     values = state.playbook.values(args, step)
     if step.is_checkpoint:
+        from playbook_supervisor.sessions.files.preview import message_of
+
         what = message_of(step, values)
     else:
         what = step.title.rstrip(".") or f"Run {shown(step.command, values)}"

@@ -38,7 +38,7 @@ from playbook_supervisor.sessions.files.manifest import (
 )
 from playbook_supervisor.sessions.files.pinned_inputs import Pinned
 from playbook_supervisor.sessions.files.projection import load_manifest, project
-from playbook_supervisor.sessions.steps import evidence, output_files
+from playbook_supervisor.sessions.steps import output_files
 from playbook_supervisor.sessions.steps.open_session import OpenSession
 from playbook_supervisor.system.disk.ab_file import ABFile
 from playbook_supervisor.system.disk.files import (
@@ -248,6 +248,8 @@ def _with_answers(held: OpenSession) -> Runtime:
 
 
 def _take_answer(opened: OpenSession, entries: dict[str, Entry]) -> bool:
+    from playbook_supervisor.sessions.steps import evidence
+
     asked = machine.directive(opened.state)
     if not isinstance(asked, Ask) or asked.member.id not in entries:
         return False
