@@ -163,6 +163,7 @@ LONG = [
 ]
 
 
+@pytest.mark.sampled("python", "node")
 @pytest.mark.parametrize("newcomer", LONG)
 def test_from_an_empty_folder_to_a_pull_request(
     newcomer: Newcomer, folder: Path, home: Path, forge: Forge

@@ -520,7 +520,7 @@ def main_has_none(late: Late) -> None:
     ("done", "step"),
     [
         (comment, 5),
-        pytest.param(comment, 1, marks=pytest.mark.long),
+        pytest.param(comment, 1, marks=pytest.mark.thorough),
         pytest.param(main_has_none, 1, marks=pytest.mark.long),
     ],
 )

@@ -15,7 +15,7 @@ IN_ALL, OF_ONE, IN_SECONDS = 3, 1, 5.0
 PATIENCE = 180.0
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_limits_hold_under_kills(postgres: Server, tmp_path: Path) -> None:
     with Site(tmp_path / "site", postgres, lease=5.0) as site:

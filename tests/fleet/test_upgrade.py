@@ -59,6 +59,7 @@ def test_the_database_is_upgraded_while_older_workers_run(site: Site) -> None:
     assert "Upgrade playbook here" in refused(older[1], "PB-FLEET-NEWER")
 
 
+@pytest.mark.thorough
 def test_newer_workers_wait_for_the_upgrade_and_older_ones_go_on(site: Site) -> None:
     older, newer = site.machine("older", python=str(OLDER)), site.machine("newer")
     urls = [site.remote(f"r{number}") for number in range(2)]

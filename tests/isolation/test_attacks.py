@@ -22,21 +22,11 @@ pytestmark = [
 USERS = ("root", "ada")
 
 
-def succeeded(user: str, pattern: str = "", room: str = "") -> list[str]:
-    found = judged("required", user, pattern, room)
+def succeeded(user: str, room: str = "") -> list[str]:
+    found = judged("required", user, room=room)
     tried = [each for each in attacks() if each.possible and not (room and each.moment != "once")]
-    names = {(each.group, each.name) for each in tried if pattern in f"{each.group}: {each.name}"}
-    assert found.keys() == names, "some were not tried"
+    assert found.keys() == {(each.group, each.name) for each in tried}, "some were not tried"
     return [f"{group}: {name}: {seen}" for (group, name), seen in found.items() if seen]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("user", "pattern"),
-    [("root", "by renaming"), ("ada", "a submodule")],
-)
-def test_no_attack_of_some_groups_succeeds_in_isolation(user: str, pattern: str) -> None:
-    assert succeeded(user, pattern) == []
 
 
 @pytest.mark.long

@@ -164,6 +164,7 @@ WHERE = [
 
 
 @pytest.mark.long
+@pytest.mark.sampled("pytest-*", "jest-*", "cargo-*")
 @pytest.mark.parametrize(("name", "argv", "more"), WHERE)
 def test_a_test_that_must_fail_stands_where_the_check_looks(
     workshop: Workshop, name: str, argv: tuple[str, ...], more: dict[str, str]
@@ -177,6 +178,7 @@ def test_a_test_that_must_fail_stands_where_the_check_looks(
 
 
 @pytest.mark.long
+@pytest.mark.sampled("go-*")
 @pytest.mark.parametrize(
     ("name", "begun", "cheat"),
     [
