@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
 from shutil import which
-from typing import TYPE_CHECKING
 
 from playbook_supervisor import plugins
 from playbook_supervisor.agents.exec import ExecAgent
@@ -16,11 +15,9 @@ from playbook_supervisor.agents.profiles import PROFILES, Profile
 from playbook_supervisor.agents.protocol import Agent, Factory, command_layout, resolve_path
 from playbook_supervisor.errors import AgentError, ArgumentError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line, printable, suggestion
+from playbook_supervisor.plugins import Offer
 from playbook_supervisor.project.command_layouts import CLAUDE
 from playbook_supervisor.project.settings.config import AgentSettings, Config
-
-if TYPE_CHECKING:
-    from playbook_supervisor.plugins import Offer
 
 BUILT_IN: dict[str, str] = {
     "acp": "playbook_supervisor.agents.acp:create",

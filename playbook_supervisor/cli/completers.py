@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from playbook_supervisor.commands import places
 from playbook_supervisor.commands.views import queries
 from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.vocabulary import ArgType
 from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.playbooks.schema import schema_names
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.system.git import checkout
-
-if TYPE_CHECKING:
-    from playbook_supervisor.kernel.model import Playbook
 
 _WORDS = {ArgType.BOOLEAN: ("true", "false")}
 

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from playbook_supervisor import plugins
 from playbook_supervisor.commands import locate, overview
+from playbook_supervisor.commands.overview import SessionOverview
 from playbook_supervisor.errors import StateError
+from playbook_supervisor.kernel.state import Gate
+from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
-
-if TYPE_CHECKING:
-    from playbook_supervisor.commands.overview import SessionOverview
-    from playbook_supervisor.kernel.state import Gate
-    from playbook_supervisor.kernel.vocabulary import Resolution
 
 _SHORTEST = 3  # characters: as many as the last part of an id has
 

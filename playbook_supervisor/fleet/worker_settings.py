@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import ArgumentError, FleetError, PlaybookError, PolicyError
 from playbook_supervisor.fleet.storage.rows import POOL
@@ -22,13 +21,10 @@ from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import load as load_yaml
 from playbook_supervisor.project.expressions import globs
-from playbook_supervisor.project.settings.config import ISOLATION
+from playbook_supervisor.project.settings.config import ISOLATION, Mode
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import read_bytes
 from playbook_supervisor.system.isolation import sandbox
-
-if TYPE_CHECKING:  # the module of the settings has it for checkers alone
-    from playbook_supervisor.project.settings.config import Mode
 
 CODE = "PB-FLEET-SETTINGS"
 DEFAULT_TRANSPORTS = ("https", "ssh")

@@ -5,18 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.cli.options import Level
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.formats.sanitize import first_line, printable
-from playbook_supervisor.kernel.state import Change
-
-if TYPE_CHECKING:
-    from playbook_supervisor.kernel.directives import Attempt
-    from playbook_supervisor.kernel.state import Event
-    from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.kernel.directives import Attempt
+from playbook_supervisor.kernel.state import Change, Event
+from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 _CHECK_INTERVAL = 30  # seconds between two lines about the same check
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
@@ -17,17 +17,15 @@ from rich.text import Text
 
 from playbook_supervisor.cli.options import Level
 from playbook_supervisor.cli.render import live, text
+from playbook_supervisor.cli.render.live import StepList
 from playbook_supervisor.cli.render.log import now
+from playbook_supervisor.cli.render.text import Line
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line, shortened
+from playbook_supervisor.kernel.directives import Attempt
 from playbook_supervisor.kernel.state import Change, Entry, Event
-
-if TYPE_CHECKING:
-    from playbook_supervisor.cli.render.live import StepList
-    from playbook_supervisor.cli.render.text import Line
-    from playbook_supervisor.kernel.directives import Attempt
-    from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 _INTERVAL = 0.25  # seconds between two frames
 _MARGIN = 6  # lines that the list leaves free for a question and its answer

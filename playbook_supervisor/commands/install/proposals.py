@@ -13,7 +13,6 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.commands.install import changes
 from playbook_supervisor.commands.install.changes import Action, FileChange
@@ -22,12 +21,9 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import load
 from playbook_supervisor.formats.yaml_writer import Block, flow, pair
 from playbook_supervisor.project.settings import config
-from playbook_supervisor.project.settings.config import CLEAN, CheckSpec
+from playbook_supervisor.project.settings.config import CLEAN, CheckSpec, Where
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import contained, read_bytes
-
-if TYPE_CHECKING:
-    from playbook_supervisor.project.settings.config import Where
 
 TEST = "test"
 """The name of the check."""

@@ -12,15 +12,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.system.isolation import probe_inside
-from playbook_supervisor.system.process.processes import Worker
-
-if TYPE_CHECKING:
-    from playbook_supervisor.system.process.processes import Isolation
+from playbook_supervisor.system.process.processes import Isolation, Worker
 
 Kind = Literal["place", "scratch", "socket", "abstract", "network", "process", "powers"]
 

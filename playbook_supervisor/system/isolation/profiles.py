@@ -12,16 +12,14 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.disk.files import digest, read_bytes
 from playbook_supervisor.system.git import clean_room, gitlinks
-
-if TYPE_CHECKING:
-    from playbook_supervisor.system.git.checkout import Checkout
+from playbook_supervisor.system.git.checkout import Checkout
 
 Network = Literal["as_is", "proxy", "none"]
 
