@@ -42,8 +42,8 @@ test-core: .venv/installed-dev
 # The long families would add nothing to it. docs/decisions/0269 says when it is due.
 coverage: export HYPOTHESIS_PROFILE := full
 coverage: .venv/installed-dev
-	$(PYTEST) -m 'not long' --cov --cov-report= --cov-report=json:.coverage.json
-	$(BIN)/python tools/coverage_gates.py .coverage.json
+	$(PYTEST) -m 'not long' --cov --cov-report= --cov-report=json:coverage.json
+	$(BIN)/python tools/coverage_gates.py coverage.json
 
 test-long: .venv/installed-dev .venv/wheelhouse .venv/spec-kit .venv/newest-client .venv/older-fleet \
   .venv/node-runners .venv/agents
@@ -119,7 +119,7 @@ fleet-soak:
 	$(MAKE) fleet-chaos FLEET_MINUTES=60 FLEET_SESSIONS=500 FLEET_WORKERS=10
 
 clean:
-	rm -rf .venv .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist site
+	rm -rf .venv .coverage* coverage.json .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist site
 
 # A name on PATH may be a version manager's shim for a Python that is not installed, and a
 # distribution's Python may lack ensurepip. So each candidate is run, and prints its real path.

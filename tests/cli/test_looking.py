@@ -207,9 +207,12 @@ class TestCompletion:
             ("playbook probe spec", {"spec_exists"}),
             ("playbook stat", {"status"}),
             ("playbook run --from ", set()),
+            ("playbook schema play", {"playbook"}),
+            ("playbook prove te", {"test"}),
         ],
     )
     def test_offers_what_fits(self, project: Project, words: str, offered: set[str]) -> None:
+        project.write(".playbooks/config.yaml", "checks: {test: make test, lint: make lint}\n")
         assert self.complete(project, words) == offered
 
     def test_offers_sessions(self, project: Project) -> None:
@@ -217,6 +220,7 @@ class TestCompletion:
         name = project.session.name
         assert self.complete(project, "playbook show ") == {name}
         assert self.complete(project, f"playbook show {name[-3:-1]}") == {name}
+        assert self.complete(project, "playbook abort ") == {name}
 
     def test_is_silent_outside_a_project(self, project: Project, tmp_path: Path) -> None:
         assert self.complete(project, "playbook run ", cwd=tmp_path) == set()

@@ -127,7 +127,6 @@ def test_each_failure_is_told_without_the_url(
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.long
 def test_a_server_that_hangs_does_not_delay_the_others(site: Site, tmp_path: Path) -> None:
     config = to(at(site, "slow"), at(site, "good", "xml"))
     said = url_notices.send_to_urls(config, *SAID, tmp_path, 3.0)

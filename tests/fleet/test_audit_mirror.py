@@ -302,7 +302,6 @@ def test_sessions_on_branches_are_audited_where_a_forge_refuses_the_namespace(fl
         assert (audited.name, audited.ok) == (name, True)
 
 
-@pytest.mark.long
 def test_hostile_references_are_reported_and_harm_nothing(fleet: Fleet) -> None:
     linked, huge, gone = (completed(fleet) for _ in range(3))
 

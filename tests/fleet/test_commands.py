@@ -360,7 +360,6 @@ def test_watching_prints_each_change(up: Project, database: FleetDatabase) -> No
     assert watching.returncode == 0
 
 
-@pytest.mark.long
 @pytest.mark.measured
 def test_watching_outlasts_a_database_that_is_away(project: Project, postgres: Server) -> None:
     project.env["PLAYBOOK_FLEET"] = url = postgres.url(postgres.create())

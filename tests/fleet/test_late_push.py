@@ -102,7 +102,6 @@ def test_the_next_take_up_of_the_same_worker_begins_after_the_late_push(
     assert fleet.subjects(session)[:5] == ["Snapshot", "Claim", "Snapshot", "Snapshot", "Claim"]
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("soon")
 def test_a_late_push_is_dropped_once_another_worker_has_claimed_the_session(
     fleet: Fleet, session: str
@@ -117,7 +116,6 @@ def test_a_late_push_is_dropped_once_another_worker_has_claimed_the_session(
     assert chains.broken_lines(chains.read(fleet.origin.root)[session]) == []
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("soon")
 def test_a_late_push_ends_with_its_worker(fleet: Fleet, session: str) -> None:
     with away_from_the_first_step_on(fleet, session):

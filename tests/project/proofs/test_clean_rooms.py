@@ -226,7 +226,8 @@ def test_what_set_up_made_is_made_anew_after_a_check_has_changed_it(root: Path, 
 def test_a_check_cannot_write_the_records_of_its_room(root: Path) -> None:
     first = output(root, SHOW, INSTALL)
     forged = "cp ../setup.json s 2>/dev/null; printf poisoned > lib/deep/made; "
-    forged += 'echo \'{"key": "any", "made": {}}\' > ../setup.json; ls ../git/index || echo gone'
+    forged += 'echo \'{"key": "any", "made": {}}\' > ../setup.json; '
+    forged += "ls ../git/index 2>/dev/null || echo gone"
     said: list[str] = []
     put(root, "new.txt")
     run(root, check(forged, INSTALL), said)
