@@ -212,7 +212,8 @@ class TestCompletion:
         ],
     )
     def test_offers_what_fits(self, project: Project, words: str, offered: set[str]) -> None:
-        project.write(".playbooks/config.yaml", "checks: {test: make test, lint: make lint}\n")
+        settings = "checks: {test: {run: [make, test]}, lint: {run: [make, lint]}}\n"
+        project.write(".playbooks/config.yaml", settings)
         assert self.complete(project, words) == offered
 
     def test_offers_sessions(self, project: Project) -> None:
