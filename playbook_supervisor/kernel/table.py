@@ -17,6 +17,7 @@ from playbook_supervisor.kernel.state import Event, Position, State
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.records import Record
 
+# The move determines which class of observation the rule is given.
 Rule = Callable[[State, Step, Any, int], Event]
 
 
