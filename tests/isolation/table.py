@@ -23,11 +23,11 @@ UNTRIED = "would reach the machine"
 Found = dict[tuple[str, str], list[str]]
 
 
-def judged(mode: str, user: str = "root", pattern: str = "", room: str = "") -> Found:
-    """What was seen of each attack whose group and name contain the pattern; nothing if held. With
-    a `room`, a check there tries what the judge looks at at once, in place of an agent."""
+def judged(mode: str, user: str = "root", room: str = "") -> Found:
+    """What was seen of each attack; nothing if held. With a `room`, a check there tries what the
+    judge looks at at once, in place of an agent."""
     done = subprocess.run(
-        ["unshare", *OWN, sys.executable, "-m", "isolation.world", mode, user, pattern, room],
+        ["unshare", *OWN, sys.executable, "-m", "isolation.world", mode, user, room],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{TESTS}:{TESTS.parent}"},
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -23,7 +23,7 @@ USERS = ("root", "ada")
 
 
 def succeeded(user: str, room: str = "") -> list[str]:
-    found = judged("required", user, room=room)
+    found = judged("required", user, room)
     tried = [each for each in attacks() if each.possible and not (room and each.moment != "once")]
     assert found.keys() == {(each.group, each.name) for each in tried}, "some were not tried"
     return [f"{group}: {name}: {seen}" for (group, name), seen in found.items() if seen]

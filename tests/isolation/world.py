@@ -546,13 +546,12 @@ def all_of_them(world: World, tried: Sequence[Attack]) -> Iterator[Judgement]:
         yield from later(world, late)
 
 
-def main(mode: str, user: str, pattern: str = "", room: str = "") -> None:
-    """Print what the judge saw of each attack whose group and name contain the pattern. With a
-    `room`, a check in that kind of room carries them out, as far as the judge looks at once."""
+def main(mode: str, user: str, room: str = "") -> None:
+    """Print what the judge saw of each attack. With a `room`, a check in that kind of room carries
+    them out, as far as the judge looks at once."""
     build_machine()
     world = World(mode, user)
     tried = [each for each in attacks() if each.possible and (mode != "none" or not each.machine)]
-    tried = [each for each in tried if pattern in f"{each.group}: {each.name}"]
     once = [each for each in tried if each.moment == "once"]
     for found in at_once(world, once, room) if room else all_of_them(world, tried):
         print(json.dumps(asdict(found)), flush=True)
